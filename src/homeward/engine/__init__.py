@@ -1,0 +1,1 @@
+"""Who carries a round, and what comes of a fit."""

@@ -1,0 +1,174 @@
+"""Clients that come late or leave: the total of the first round is mended by their message, and what follows is carried again.
+
+That is exact, to rounding, for methods of one round, and nobody else is asked: the others' models are computed anew when they are asked
+for. With a second round every client must answer again, so until their rows are here the run says `pending`. A method whose first round
+changes a client's state, or whose messages stay apart, runs again from the start.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from ..core import wire
+from ..core.algebra import Message, arrays
+from ..core.errors import BadData, BadSetting, NotSubtractable, Pending, UnknownClient, nearest
+from ..core.method import Round, Standardised, State
+from ..core.task import Federation
+from .carry import Address, Progress, address, advance, begun
+from .inprocess import InProcess
+from .run import Run
+
+Mend = Callable[[Any, Round, State, Address], Any]
+"""From an old total, and the round it is of, to the new one."""
+
+
+def join(run: Run, federation: Federation, scale: str = "again") -> Run:
+    """A new Run with more clients.
+
+    scale: what a standardised method does with its means and deviations. "again": measured anew, which asks every client; "keep": the old
+    ones, and only the newcomers are asked (the receipt says so).
+    """
+    newcomers = federation.under(run.task)
+    clash = sorted(set(newcomers.clients) & set(run.ids))
+    if clash:
+        raise BadData(f"Client '{clash[0]}' is in this run already. Forget it first, or let it join under another id.")
+    together = newcomers if run.federation is None else run.federation.joined(newcomers)
+    carrier = run.carrier.knowing(together.clients)
+    alone = replace(carrier, data=newcomers.clients)
+
+    def added(old: Any, step: Round, shared: State, where: Address) -> Any:
+        return old + alone.total(step, shared, where)
+
+    at = _mended(run, scale, added)
+    carrier.states, carrier.traffic = alone.states, alone.traffic
+    ids = tuple(sorted({*run.ids, *newcomers.clients}))
+    return _settled(run, at, ids, together, carrier, _receipt(run, "join", [*newcomers.clients], at, scale))
+
+
+def forget(run: Run, client: str, federation: Federation | None, message: Any, scale: str = "again") -> Run:
+    """A new Run without a client, equal to one that never had it, to rounding.
+
+    What is subtracted comes from the client's rows (in the run, or in `federation`), from `message` (its message of the first round, or a
+    tuple of those of all kept rounds), or from what the run kept (`keep_messages`).
+    """
+    if client not in run.ids:
+        raise UnknownClient(f"No client '{client}' in this run of {len(run.ids)} clients. {nearest(client, run.ids)}")
+    if len(run.ids) == 1:
+        raise BadData(f"'{client}' is the only client: nothing would be left. Delete the run instead.")
+    known = run.federation if federation is None else known_rows(run, federation)
+    sent = _sender(run, client, known, message)
+
+    def taken(old: Any, step: Round, shared: State, where: Address) -> Any:
+        return old - sent(step, shared, where)
+
+    at = _mended(run, scale, taken)
+    left = None if known is None else _without(known, client)
+    carrier = run.carrier.knowing(left.clients if left is not None else {})
+    carrier.without(client)
+    ids = tuple(name for name in run.ids if name != client)
+    return _settled(run, at, ids, left, carrier, _receipt(run, "forget", [client], at, scale))
+
+
+def known_rows(run: Run, federation: Federation) -> Federation:
+    """All rows of the run's clients that are at hand: its own and those given, which must be the ones that were there."""
+    given = federation.under(run.task)
+    if not set(given.clients) & set(run.ids):
+        raise BadData(f"None of the clients given is in this run, whose clients are {', '.join(run.ids[:5])}. Check the ids.")
+    given = given.only(*(name for name in given.clients if name in run.ids))
+    for name, data in given.clients.items():
+        if run.hashes.get(name, data.hash) != data.hash:
+            raise BadData(f"The rows given for '{name}' are not those that it joined with. Find the old ones, or give its message.")
+    new = set(given.clients) - set(run.here)
+    if run.federation is None or not new:
+        return run.federation or given
+    return run.federation.joined(given.only(*new))
+
+
+def _sender(run: Run, client: str, known: Federation | None, message: Any) -> Callable[[Round, State, Address], Message]:
+    """Where a leaver's message comes from."""
+    kept = message if isinstance(message, tuple) else (message,) if message is not None else run.carrier.messages.get(client, ())
+    names = [step.name for step in run.method.plan()]
+
+    def sent(step: Round, shared: State, where: Address) -> Message:
+        if message is None and known is not None and client in known.clients:
+            return InProcess(run.method, {client: known.clients[client]}).total(step, shared, where)
+        i = names.index(step.name)
+        if i >= len(kept):
+            raise Pending(f"To forget '{client}', its rows or its message of round '{step.name}' are needed: give federation=... or message=...")
+        return kept[i]
+
+    return sent
+
+
+def _without(federation: Federation, client: str) -> Federation | None:
+    if client not in federation.clients:
+        return federation
+    return federation.without(client) if len(federation.clients) > 1 else None
+
+
+def _mended(run: Run, scale: str, mend: Mend) -> Progress | None:
+    """The progress after the last round whose total can be mended; None where a method must run again from the start."""
+    if scale not in ("again", "keep"):
+        raise BadSetting(f"scale = {scale!r}, but it is 'again' or 'keep'.")
+    method, at = run.method, begun(run.method, run.task, run.seed)
+    if not method.plan():
+        return at
+    if not run.progress.totals or any(arrays(state) for state in run.carrier.states.values()):
+        return None
+    keep = scale == "keep" and isinstance(method, Standardised) and len(run.progress.totals) == method.kept
+    for total in run.progress.totals[: method.kept - 1] if keep else ():
+        at = advance(method, run.task, run.seed, at, total)
+    step = method.plan()[at.done]
+    try:
+        total = mend(run.progress.totals[at.done], step, method.shared(at.server), address(method, run.seed, at.done))
+    except NotSubtractable:
+        return None
+    return advance(method, run.task, run.seed, at, total)
+
+
+def _settled(run: Run, at: Progress | None, ids: tuple[str, ...], federation: Federation | None, carrier: InProcess, receipt: dict[str, Any]) -> Run:
+    """The new run, carried as far as the rows at hand allow."""
+    here = set(federation.clients) if federation is not None else set()
+    if at is None:
+        if set(ids) - here:
+            raise Pending(f"{type(run.method).__name__} must run again from the start for this: give federation=... with the rows of all clients.")
+        carrier.states, carrier.messages = {}, {}
+        at = begun(run.method, run.task, run.seed)
+    new = Run(
+        run.method,
+        run.task,
+        run.seed,
+        at,
+        federation,
+        carrier,
+        ids,
+        {name: digest for name, digest in run.row_hashes().items() if name in ids},
+        {name: load for name, load in run.stored.items() if name in ids},
+        frozenset(ids),
+        (*run.receipts, receipt),
+        run.origin,
+    )
+    return new.resume() if new.finished or not set(ids) - here else new
+
+
+def _receipt(run: Run, action: str, clients: list[str], at: Progress | None, scale: str) -> dict[str, Any]:
+    return {
+        "action": action,
+        "clients": clients,
+        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "sums_before": _hash(run.progress),
+        "sums_after": None if at is None else _hash(at),
+        "scale": scale if isinstance(run.method, Standardised) else None,
+        "proves": "that the sums changed by this client's message; not that models handed out before have forgotten it",
+    }
+
+
+def _hash(at: Progress) -> str:
+    digest = hashlib.sha256()
+    for total in at.totals:
+        digest.update(wire.to_bytes(total))
+    return digest.hexdigest()

@@ -1,0 +1,246 @@
+"""`fit`, and what comes of it: a `Run` with models, scores and traffic, that clients join and leave, and that is saved and resumed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from ..core import check
+from ..core.algebra import received
+from ..core.errors import BadData, BadSetting, Pending, UnknownClient, nearest
+from ..core.method import Method, Slot, Standardised
+from ..core.model import Predictor, metric_of, score_of
+from ..core.rng import rng_for
+from ..core.task import ClientData, Federation, Task
+from ..methods import name_of
+from .carry import Progress, begun, carry, over
+from .inprocess import InProcess, Notice, Traffic, nobody_listens
+
+ENGINES = ("inprocess", "loop")
+
+
+def fit(
+    method: Method,
+    federation: Federation,
+    *,
+    seed: int = 0,
+    engine: str = "inprocess",
+    checkpoint: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    keep_messages: bool = False,
+    notice: Notice = nobody_listens,
+) -> Run:
+    """Learns a method on a federation.
+
+    checkpoint: a folder that holds the run after every round. resume: go on from there, to the same bits. keep_messages: the run keeps
+    what each client sent in the first round, so that it can be forgotten later without its data.
+    """
+    if engine not in ENGINES:
+        raise BadSetting(f"engine = {engine!r}, but this version has {' and '.join(ENGINES)}. {nearest(engine, ENGINES)}")
+    if not isinstance(method, Method):
+        raise BadSetting(f"fit needs a method such as hw.APFL(), not {method!r}. For names use hw.METHODS[name]().")
+    carrier = InProcess(method, federation.clients, keep_messages=keep_messages, notice=notice)
+    run = Run(method, federation.task, seed, begun(method, federation.task, seed), federation, carrier)
+    if resume and checkpoint is not None:
+        from .store import load_run  # the store reads and writes runs: it stands on this module
+
+        run = load_run(checkpoint, federation=federation, method=method, notice=notice).matching(run)
+    return run.resume(checkpoint)
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A method that was carried, on the clients that took part. `join` and `forget` give a new Run."""
+
+    method: Method
+    task: Task
+    seed: int
+    progress: Progress
+    federation: Federation | None  # the rows that are here: of all clients, of some, or of none
+    carrier: InProcess
+    ids: tuple[str, ...] = ()  # everyone in the run; left out: the federation's clients
+    hashes: Mapping[str, str] = field(default_factory=dict)  # of each client's rows
+    stored: Mapping[str, Callable[[], Mapping[Slot, Predictor]]] = field(default_factory=dict)  # models at home, on disk
+    stale: frozenset[str] = frozenset()  # whose stored models are older than the global one
+    receipts: tuple[Mapping[str, Any], ...] = ()
+    origin: Mapping[str, str] = field(default_factory=dict)
+    delivered: bool = False  # what goes down last has been counted
+
+    def __post_init__(self) -> None:
+        if not self.ids:
+            object.__setattr__(self, "ids", tuple(sorted(self.here)))
+        if not self.origin and self.federation is not None:
+            object.__setattr__(self, "origin", dict(self.federation.origin))
+
+    @property
+    def here(self) -> Mapping[str, ClientData]:
+        """The training rows at hand."""
+        return self.federation.clients if self.federation is not None else {}
+
+    def row_hashes(self) -> dict[str, str]:
+        """Of every client's rows: those that are here, and as they were noted for those that are not."""
+        return {**self.hashes, **{name: data.hash for name, data in self.here.items()}}
+
+    @property
+    def finished(self) -> bool:
+        """No round is left to carry."""
+        return over(self.method, self.progress)
+
+    @property
+    def pending(self) -> tuple[str, ...]:
+        """Clients whose model must be refreshed before it can be had, with their rows at hand."""
+        if not self.finished:
+            return self.ids
+        return tuple(name for name in self.ids if name not in self.here and (name in self.stale or name not in self.stored))
+
+    def resume(self, checkpoint: str | os.PathLike[str] | None = None) -> Run:
+        """Carries what rounds are left. Everyone's rows must be here."""
+        if not self.finished:
+            return replace(self, progress=self._carried(checkpoint)).resume()
+        if not self.delivered:
+            self.carrier.deliver(self.shared, self.ids)
+        return replace(self, delivered=True)
+
+    def _carried(self, checkpoint: str | os.PathLike[str] | None) -> Progress:
+        missing = sorted(set(self.ids) - set(self.here))
+        if missing:
+            raise Pending(f"Round {self.progress.done + 1} asks every client, but the rows of '{missing[0]}' are not here. Give federation=... with all clients.")
+
+        def after(at: Progress) -> None:
+            if checkpoint is not None:
+                replace(self, progress=at).save(checkpoint)
+
+        return carry(self.method, self.task, self.carrier, self.seed, self.progress, after)
+
+    def matching(self, other: Run) -> Run:
+        """This run, where another is of the same method, seed and rows; used before it is resumed."""
+        for what, mine, its in (
+            ("method", self.method, other.method),
+            ("seed", self.seed, other.seed),
+            ("rows", self.row_hashes(), other.row_hashes()),
+        ):
+            if mine != its:
+                raise BadData(f"The run saved there has another {what}, so it cannot be resumed with this one. Use a new folder, or the old {what}.")
+        return self
+
+    def at_hand(self, federation: Federation) -> Run:
+        """The same run with these rows at hand."""
+        return replace(self, federation=federation, carrier=self.carrier.knowing(federation.clients))
+
+    # models
+    @property
+    def shared(self) -> Any:
+        """All that went down last."""
+        return self.method.shared(self.progress.server)
+
+    def models(self, client: str) -> Mapping[Slot, Predictor]:
+        """All models of a client, the headline first."""
+        if client not in self.ids:
+            raise UnknownClient(f"No client '{client}' in this run of {len(self.ids)} clients. {nearest(client, self.ids)}")
+        if client in self._cache:
+            return self._cache[client]
+        if client in self.pending:
+            raise Pending(f"The model of client '{client}' must be computed anew, and its rows are not here. Load the run with federation=... that holds them.")
+        if client in self.here:
+            found = self.carrier.models(self.shared, client, self.seed)
+            self._cache[client] = {slot: Predictor(model, self.task, client, slot.model) for slot, model in found.items()}
+        else:
+            self._cache[client] = self.stored[client]()
+        return self._cache[client]
+
+    @cached_property
+    def _cache(self) -> dict[str, Mapping[Slot, Predictor]]:
+        return {}
+
+    def model(self, client: str, slot: str | None = None) -> Predictor:
+        """A client's model: the headline, or the one of that name ("personal", "global")."""
+        models = self.models(client)
+        if slot is None:
+            return next(iter(models.values()))
+        for name, model in models.items():
+            if slot in (name.model, str(name)):
+                return model
+        raise BadSetting(f"{type(self.method).__name__} gives no '{slot}' model. {nearest(slot, map(str, models))}")
+
+    @cached_property
+    def stranger(self) -> Predictor | None:
+        """The model of a client that nobody knows, if there is one."""
+        if not self.finished:
+            return None
+        model = self.method.stranger(self.shared)
+        return None if model is None else Predictor(model, self.task, None, "global")
+
+    # rows
+    def scores(self, split: str | None = None) -> list[dict[str, Any]]:
+        """A row for every client, split and model: on test and validation rows where there are any, else on training rows.
+
+        split: one of test, val, train, or loo (leave-one-out on training rows, where the method has it: see its `estimate`).
+        """
+        splits = [split] if split else [s for s in ("val", "test") if self._rows_of(s)] or ["train"]
+        return [row for s in splits for name in self.ids if name in self.here for row in self._score(name, s)]
+
+    def _rows_of(self, split: str) -> Mapping[str, ClientData]:
+        if split not in ("train", "val", "test", "loo"):
+            raise BadSetting(f"There is no split '{split}'. {nearest(split, ('train', 'val', 'test', 'loo'))}")
+        if self.federation is None:
+            return {}
+        return {"train": self.federation.clients, "val": self.federation.valids, "test": self.federation.tests, "loo": self.federation.clients}[split]
+
+    def _score(self, client: str, split: str) -> Iterator[dict[str, Any]]:
+        data = self._rows_of(split).get(client)
+        if data is None or data.n == 0 or float(data.weight.sum()) == 0:
+            return
+        for slot, value in self._left_out(client, data).items() if split == "loo" else self._met(client, data).items():
+            yield {**self.facts, "client": client, "split": split, "model": slot.model, "slot": slot.slot, "metric": metric_of(self.task), "value": value}
+
+    def _met(self, client: str, data: ClientData) -> dict[Slot, float]:
+        return {slot: model.score(data) for slot, model in self.models(client).items()}
+
+    def _left_out(self, client: str, data: ClientData) -> dict[Slot, float]:
+        down, state = received(self.shared, client), self.carrier.states.get(client)
+        if state is None:
+            state = self.method.begin(down, data, rng_for(self.seed, "init"))
+        found = self.method.estimate(down, data, state, rng_for(self.seed, "estimate", client))
+        seen = data.rows(check.as_numpy(data.weight).nonzero()[0])
+        return {slot: score_of(seen, check.as_numpy(scores)) for slot, scores in found.items()}
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """What every row of this run says of where it comes from."""
+        inner = self.method.method if isinstance(self.method, Standardised) else self.method
+        return {
+            "data": self.origin.get("data", ""),
+            "partition": self.origin.get("partition", ""),
+            "method": name_of(inner),
+            "settings": inner.settings,
+            "seed": self.seed,
+            "round": self.progress.done,
+        }
+
+    @property
+    def traffic(self) -> Traffic:
+        """Bytes sent and received by each client: serialised, and `needed` (the arrays alone)."""
+        empty = {"up": 0, "down": 0, "needed_up": 0, "needed_down": 0}
+        return {name: dict(self.carrier.traffic.get(name, empty)) for name in self.ids}
+
+    # what may still change
+    def join(self, federation: Federation, *, scale: str = "again") -> Run:
+        """A new Run with more clients; see `change.join`."""
+        from .change import join  # stands on this module
+
+        return join(self, federation, scale)
+
+    def forget(self, client: str, *, federation: Federation | None = None, message: Any = None, scale: str = "again") -> Run:
+        """A new Run without a client, equal to one that never had it; see `change.forget`."""
+        from .change import forget  # stands on this module
+
+        return forget(self, client, federation, message, scale)
+
+    def save(self, path: str | os.PathLike[str], files: Mapping[str, bytes] | None = None) -> Any:
+        """A run folder, put in place whole: manifest, rows, models, the server's state, states of clients, and `files` beside them."""
+        from .store import save_run
+
+        return save_run(self, path, files or {})

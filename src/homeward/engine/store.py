@@ -1,0 +1,242 @@
+"""A run on disk: safetensors, JSON and JSONL, never a pickle. A folder is put in place whole, so a killed save leaves the old run as it was."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from ..core import settings, wire
+from ..core.algebra import Tree
+from ..core.errors import BadFile, HomewardError
+from ..core.files import read_file, recovered, write_folder
+from ..core.method import Method, Slot, Standardised
+from ..core.model import Predictor, load_model
+from ..core.task import Bounds, Federation, Task
+from ..methods import METHODS, name_of
+from .carry import Progress
+from .inprocess import InProcess, Notice, nobody_listens
+from .run import Run
+
+
+def file_names(ids: Iterable[str]) -> dict[str, str]:
+    """A file name for every client: its id, percent-encoded; where two differ in case alone, or one is long, with a hash behind it."""
+    plain = {name: quote(name, safe="").replace(".", "%2E") if name.startswith(".") else quote(name, safe="") for name in ids}
+    folded = Counter(text.casefold() for text in plain.values())
+    return {name: text if folded[text.casefold()] == 1 and len(text) < 200 else f"{text[:180]}-{_short(name)}" for name, text in plain.items()}
+
+
+def _short(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()[:10]
+
+
+def save_run(run: Run, path: str | os.PathLike[str], files: Mapping[str, bytes]) -> Path:
+    """Writes a run folder. Models and rows are in it once the last round is behind the run."""
+    try:
+        return write_folder(path, partial(_fill, run, dict(files)))
+    except OSError as error:
+        raise HomewardError(f"The run could not be saved to {path}: {error.strerror or error}. Free some space or choose another folder; what was there is whole.") from error
+
+
+def _fill(run: Run, files: dict[str, bytes], folder: Path) -> None:
+    names = file_names(run.ids)
+    (folder / "models").mkdir()
+    (folder / "states").mkdir()
+    _write_state(run, names, folder)
+    if run.finished:
+        _write_models(run, names, folder)
+        _lines(folder / "results.jsonl", run.scores() if run.here else [])
+    _lines(folder / "log.jsonl", run.carrier.log)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    (folder / "manifest.json").write_text(json.dumps(manifest(run, names), indent=1))
+
+
+def _write_state(run: Run, names: Mapping[str, str], folder: Path) -> None:
+    totals = Tree({str(i): total for i, total in enumerate(run.progress.totals) if not hasattr(total, "each")})
+    value = Tree(server=run.progress.server, totals=totals)
+    (folder / "server.safetensors").write_bytes(wire.to_bytes(value, kind="server", done=run.progress.done))
+    for client, state in run.carrier.states.items():
+        (folder / "states" / f"{names[client]}.safetensors").write_bytes(wire.to_bytes(Tree(state=state), kind="state", client=client))
+    if run.carrier.messages:
+        (folder / "messages").mkdir()
+    for client, messages in run.carrier.messages.items():
+        kept = Tree({str(i): m for i, m in enumerate(messages)})
+        (folder / "messages" / f"{names[client]}.safetensors").write_bytes(wire.to_bytes(kept, kind="messages", client=client))
+
+
+def _write_models(run: Run, names: Mapping[str, str], folder: Path) -> None:
+    for client in run.ids:
+        if client in run.pending:
+            continue
+        for i, model in enumerate(run.models(client).values()):
+            if i == 0:
+                (folder / "models" / f"{names[client]}.safetensors").write_bytes(model.to_bytes())
+    if run.stranger is not None:
+        (folder / "global.safetensors").write_bytes(run.stranger.to_bytes())
+
+
+def _lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(row, default=str) + "\n" for row in rows))
+
+
+def versions() -> dict[str, str]:
+    """The versions that a result depends on."""
+    found = {"python": platform.python_version()}
+    for name in ("homeward", "numpy", "scipy", "scikit-learn", "torch"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were made on."""
+    return {"system": platform.platform(), "processor": platform.machine(), "cores": os.cpu_count(), "threads": blas_threads()}
+
+
+def blas_threads() -> int:
+    """Threads that the linear algebra may use now."""
+    from threadpoolctl import threadpool_info
+
+    return max((int(pool["num_threads"]) for pool in threadpool_info() if pool["user_api"] == "blas"), default=1)
+
+
+def manifest(run: Run, names: Mapping[str, str]) -> dict[str, Any]:
+    """All that a run is, but its numbers."""
+    inner = run.method.method if isinstance(run.method, Standardised) else run.method
+    declared = {name: wire.listed_or_number(v) for name, v in vars(run.task.declared).items()}
+    return {
+        "schema": wire.SCHEMA,
+        "kind": "run",
+        "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "method": {"name": name_of(inner), "settings": inner.settings, "standardise": isinstance(run.method, Standardised)},
+        "seed": run.seed,
+        "rounds": {"done": run.progress.done, "of": len(run.method.plan())},
+        "task": {
+            "kind": run.task.kind,
+            "dimension": run.task.dimension,
+            "classes": run.task.classes,
+            "labels": wire.listed(run.task.labels),
+            "declared": declared,
+        },
+        "clients": {name: {"file": names[name], "rows": run.row_hashes().get(name)} for name in run.ids},
+        "pending": list(run.pending),
+        "delivered": run.delivered,
+        "stale": sorted(run.stale),
+        "origin": dict(run.origin),
+        "traffic": run.traffic,
+        "receipts": list(run.receipts),
+        "versions": versions(),
+        "machine": machine(),
+    }
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a run folder."""
+    path = folder / "manifest.json"
+    try:
+        content = json.loads(read_file(path))
+        schema, kind = content["schema"], content["kind"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadFile(f"{path} is damaged or no manifest of homeward's: {error}. Restore a copy of the run.") from error
+    wire.check_schema(schema, str(path))
+    if kind != "run":
+        raise BadFile(f"{path} is the manifest of a {kind}, not of a run. Give the folder of a single run.")
+    return dict(content)
+
+
+def load_run(
+    path: str | os.PathLike[str],
+    *,
+    federation: Federation | None = None,
+    method: Method | None = None,
+    notice: Notice = nobody_listens,
+) -> Run:
+    """The run in a folder. With `federation` the rows of its clients are at hand again; they must be the ones that were there.
+
+    method: needed for a method that is not in the table.
+    """
+    folder = recovered(path)
+    if not folder.is_dir():
+        raise BadFile(f"{path} is no run folder. Check the path.")
+    told = read_manifest(folder)
+    try:
+        return _loaded(folder, told, federation, method, notice)
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, HomewardError):
+            raise
+        raise BadFile(f"{folder / 'manifest.json'} is damaged: {error!r}. Restore a copy of the run.") from error
+
+
+def _loaded(folder: Path, told: dict[str, Any], federation: Federation | None, method: Method | None, notice: Notice) -> Run:
+    task = _task(told["task"])
+    method = method or method_of(told["method"])
+    hashes = {name: entry["rows"] for name, entry in told["clients"].items()}
+    files = {name: entry["file"] for name, entry in told["clients"].items()}
+    server, facts = wire.from_bytes(read_file(folder / "server.safetensors"), str(folder / "server.safetensors"))
+    progress = Progress(server["server"], int(facts["done"]), tuple(server["totals"].values()))
+    carrier = InProcess(
+        method,
+        {},
+        {name: value["state"] for name, value in _each(folder / "states", files).items()},
+        told["traffic"],
+        messages={name: tuple(value.values()) for name, value in _each(folder / "messages", files).items()},
+        log=[json.loads(line) for line in read_file(folder / "log.jsonl").splitlines()],
+        notice=notice,
+    )
+    carrier.keep_messages = bool(carrier.messages)
+    stored: dict[str, Callable[[], Mapping[Slot, Predictor]]] = {
+        name: partial(_stored, folder, file) for name, file in files.items() if (folder / "models" / f"{file}.safetensors").exists()
+    }
+    run = Run(
+        method, task, told["seed"], progress, None, carrier, tuple(told["clients"]), hashes, stored,
+        frozenset(told["stale"]), tuple(told["receipts"]), told["origin"], told["delivered"],
+    )  # fmt: skip
+    return run if federation is None else with_rows(run, federation)
+
+
+def with_rows(run: Run, federation: Federation) -> Run:
+    """The run with rows of its clients at hand; others in the federation are left aside."""
+    from .change import known_rows
+
+    rows = known_rows(run, federation)
+    return run.at_hand(rows)
+
+
+def _each(folder: Path, files: Mapping[str, str]) -> dict[str, Any]:
+    """The values of all clients that have a file there."""
+    paths = {name: folder / f"{file}.safetensors" for name, file in files.items()}
+    return {name: wire.from_bytes(read_file(path), str(path))[0] for name, path in paths.items() if path.exists()}
+
+
+def _stored(folder: Path, file: str) -> Mapping[Slot, Predictor]:
+    """The models of a client that are at home: its own, and the one for everybody."""
+    own = load_model(folder / "models" / f"{file}.safetensors")
+    found = {Slot(own.slot): own}
+    if own.slot != "global" and (folder / "global.safetensors").exists():
+        found[Slot("global")] = load_model(folder / "global.safetensors")
+    return found
+
+
+def _task(told: Mapping[str, Any]) -> Task:
+    declared = Bounds(**{name: wire.unlisted_or_number(v) for name, v in told["declared"].items()})
+    return Task(told["kind"], told["dimension"], told["classes"], wire.unlisted(told["labels"]), declared)
+
+
+def method_of(told: Mapping[str, Any]) -> Method:
+    """The method that a manifest names."""
+    if told["name"] not in METHODS:
+        raise BadFile(f"This run is of '{told['name']}', which is not in the table of methods. Give it: load_run(path, method=...).")
+    method: Method = settings.build(METHODS[told["name"]], dict(told["settings"]))
+    return Standardised(method) if told["standardise"] else method
