@@ -26,11 +26,11 @@ _HOME = {
     "Run": "engine.run",
     "load_run": "engine.store",
     "Partition": "data.partition",
-    "dirichlet": "data.partition",
-    "grouped": "data.partition",
-    "shards": "data.partition",
-    "iid": "data.partition",
-    "quantity": "data.partition",
+    "dirichlet": "data.laws",
+    "grouped": "data.laws",
+    "shards": "data.laws",
+    "iid": "data.laws",
+    "quantity": "data.laws",
     "FederatedClassifier": "estimator",
     "FederatedRegressor": "estimator",
 }
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
     from .core.model import load_model as load_model
     from .core.task import Bounds as Bounds
     from .core.task import Federation as Federation
+    from .data.laws import dirichlet as dirichlet
+    from .data.laws import grouped as grouped
+    from .data.laws import iid as iid
+    from .data.laws import quantity as quantity
+    from .data.laws import shards as shards
     from .data.partition import Partition as Partition
-    from .data.partition import dirichlet as dirichlet
-    from .data.partition import grouped as grouped
-    from .data.partition import iid as iid
-    from .data.partition import quantity as quantity
-    from .data.partition import shards as shards
     from .engine.run import Run as Run
     from .engine.run import fit as fit
     from .engine.store import load_run as load_run

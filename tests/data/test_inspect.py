@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homeward.data.inspect import label_map, skew
-from homeward.data.partition import Partition, iid, quantity
+from homeward.data.laws import iid, quantity
+from homeward.data.partition import Partition
 
 
 def by_hand(counts: list[list[int]], dropped: int = 0) -> Partition:

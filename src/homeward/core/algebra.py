@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import reduce
 from typing import Any, Self, TypeAlias
 
 import array_api_compat
 import numpy as np
 
-from .errors import BadData, BadValue, NotSubtractable
+from .errors import BadData, BadValue, NotSubtractable, UnknownName, nearest
 
 Array: TypeAlias = Any
 """A NumPy array or a torch tensor. Neither library gives the two a common static type."""
@@ -44,9 +44,12 @@ class Tree(Mapping[str, Any]):
     """
 
     __slots__ = ("_entries",)
+    __array_ufunc__ = None  # a NumPy number on the left leaves the product to `__rmul__`
 
     def __init__(self, entries: Mapping[str, Value] | None = None, /, **named: Value) -> None:
-        self._entries: dict[str, Value] = {**(entries or {}), **named}
+        self._entries: dict[str, Value] = dict(
+            sorted({**(entries or {}), **named}.items())
+        )  # one order, here and after a journey
 
     def __getitem__(self, name: str) -> Any:
         return self._entries[name]
@@ -71,8 +74,12 @@ class Tree(Mapping[str, Any]):
         return Tree({name: change(v) for name, v in self.items()})
 
     def _paired(self, other: Tree, combine: Callable[[Any, Any], Any]) -> Tree:
+        if not isinstance(other, Tree):
+            raise BadValue(f"A Tree does not add to a {type(other).__name__}. Give a Tree of the same names.")
         if self.keys() != other.keys():
-            raise BadValue(f"Trees of different names do not add: {sorted(self)} and {sorted(other)}.")
+            raise BadValue(
+                f"Trees of different names do not add: {sorted(self)} and {sorted(other)}. Pick names with `only`."
+            )
         return Tree({name: combine(v, other[name]) for name, v in self.items()})
 
     def __add__(self, other: Tree) -> Tree:
@@ -95,9 +102,13 @@ class Tree(Mapping[str, Any]):
 
     def dot(self, other: Tree) -> Any:
         """The sum of all products, entry by entry."""
-        return sum(v.dot(w) if isinstance(v, Tree) else (v * w).sum() for v, w in ((v, other[n]) for n, v in self.items()))
+        products = self._paired(other, lambda v, w: v.dot(w) if isinstance(v, Tree) else (v * w).sum())
+        return sum(products.values())
 
     def only(self, *names: str) -> Tree:
+        for name in names:
+            if name not in self._entries:
+                raise UnknownName(f"A Tree of {sorted(self)} has no '{name}'. {nearest(name, self)}")
         return Tree({name: self[name] for name in names})
 
     def without(self, *names: str) -> Tree:
@@ -196,13 +207,17 @@ class Both:
 Message: TypeAlias = Sum | Gather | Both
 
 
+def _leading(a: Array) -> Array:
+    return namespace(a).asarray(a)[None]
+
+
 def named(message: Message, client: str) -> Message:
     """The message with its sender's name on it, where its type keeps one."""
     match message:
         case Gather(ids=()):
-            return Gather((client,), mapped(message.each, lambda a: namespace(a).asarray(a)[None]))
+            return Gather((client,), mapped(message.each, _leading))
         case Both():
-            return replace(message, each=named(message.each, client))
+            return Both(message.sum, Gather((client,), mapped(message.each.each, _leading)))
         case _:
             return message
 
@@ -219,6 +234,17 @@ def _added_into(total: Any, value: Any) -> Any:
     return total
 
 
+def plain(value: Value) -> Any:
+    """The same value with every array row after row in memory, as it is once it has travelled: products of it give the same bits."""
+    return mapped(value, _row_major)
+
+
+def _row_major(a: Array) -> Array:
+    if array_api_compat.is_torch_array(a):
+        return a.contiguous()
+    return a if getattr(a, "ndim", 0) < 2 or a.flags.c_contiguous else a.copy(order="C")
+
+
 def _copied(a: Array) -> Array:
     return namespace(a).asarray(a, copy=True) if hasattr(a, "ndim") else a
 
@@ -230,8 +256,11 @@ def summed(messages: Iterable[Message]) -> Message:
     """
     total: Any = None
     apart: list[Gather] = []
-    both = False
+    both, kind = False, None
     for message in messages:
+        kind = kind or type(message)
+        if type(message) is not kind:
+            raise BadValue(f"A {kind.__name__} does not add to a {type(message).__name__}.")
         both = isinstance(message, Both)
         if not isinstance(message, Sum):
             apart.append(message.each if isinstance(message, Both) else message)

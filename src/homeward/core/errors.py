@@ -29,6 +29,10 @@ class BadData(BadValue):
     """Rows, labels or groups that cannot be learnt from as they are."""
 
 
+class BadType(BadData, TypeError):
+    """Rows that hold something other than numbers."""
+
+
 class Singular(BadValue):
     """A sum of rows that has no unique solution at the ridge asked for."""
 
@@ -53,7 +57,9 @@ class MissingExtra(HomewardError, ImportError):
     """An optional part that is not installed; the message holds the exact pip line."""
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs the extra '{extra}', which is not installed. Run: pip install 'homeward[{extra}]'")
+        super().__init__(
+            f"{what} needs the extra '{extra}', which is not installed. Run: pip install 'homeward[{extra}]'"
+        )
 
 
 class SmallTest(UserWarning):

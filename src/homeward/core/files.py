@@ -8,23 +8,28 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from .errors import BadFile
+from .errors import BadFile, HomewardError
 
 
 def write_file(path: str | os.PathLike[str], content: bytes) -> Path:
     """Writes beside the file, then puts it in place in one step."""
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
     beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
-        with beside.open("wb") as out:
-            out.write(content)
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(beside, target)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with beside.open("wb") as out:
+                out.write(content)
+                out.flush()
+                os.fsync(out.fileno())
+            os.replace(beside, target)
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise HomewardError(
+            f"{path} could not be written: {error.strerror or error}. Free some space or choose another place; what was there is whole."
+        ) from error
     return target
 
 

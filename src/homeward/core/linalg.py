@@ -59,7 +59,7 @@ class _SciPy:
         return low if info == 0 else None
 
     def solve_lower(self, low: Array, b: Array, transposed: bool) -> Array:
-        return scipy.linalg.solve_triangular(low, b, lower=True, trans=int(transposed), check_finite=False)
+        return scipy.linalg.solve_triangular(low, b, lower=True, trans="T" if transposed else "N", check_finite=False)
 
     def eigh(self, a: Array) -> tuple[Array, Array]:
         values, vectors = scipy.linalg.eigh(a, driver="evd", check_finite=False)
@@ -233,7 +233,7 @@ def _rank(values: Array) -> int:
 
 def _singular(a: Array) -> bool:
     """The least eigenvalue is below d eps times the largest: a Cholesky may slip through."""
-    return _rank(eigenvalues(a)) < a.shape[0]
+    return _rank(eigenvalues(a)) < int(a.shape[0])
 
 
 def solve_ridge(a: Array, b: Array, ridge: float) -> Array:
@@ -264,9 +264,10 @@ class Spectrum:
 
 
 def spectrum_of_rows(rows: Array) -> Spectrum:
-    """For n rows in r columns, n <= r. Directions below 1e-12 of the strongest are kept: U stays square."""
-    s, u = eigh(symmetric(namespace(rows).permute_dims(rows, (1, 0))))
-    return Spectrum(s, u, right=False)
+    """For n rows in r columns, n <= r. Directions without data are kept, at exactly 0: U stays square."""
+    xp = namespace(rows)
+    s, u = eigh(symmetric(xp.permute_dims(rows, (1, 0))))
+    return Spectrum(xp.where(s > s.shape[0] * EPS * s[-1], s, 0.0), u, right=False)
 
 
 def spectrum_of_gram(a: Array) -> Spectrum:
@@ -280,4 +281,6 @@ def any_array(value: Any, like: Array) -> Array:
     """A NumPy value as an array of the same library and device as another."""
     if not array_api_compat.is_torch_array(like):
         return np.asarray(value)
+    if isinstance(value, np.ndarray) and not value.flags.writeable:
+        value = value.copy()  # torch has no read-only memory
     return namespace(like).asarray(value, device=like.device)

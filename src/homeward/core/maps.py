@@ -53,8 +53,8 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 def _matrix(seed: int, stream: str, inputs: int, width: int) -> NDArray[np.float64]:
     key = hashlib.blake2b(f"homeward map 1|{seed}|{stream}|{inputs}x{width}|{LAW}".encode(), digest_size=16).digest()
     words = np.random.Philox(key=int.from_bytes(key, "little")).random_raw(inputs * width)
-    unit = (np.asarray(words, dtype=np.uint64) >> np.uint64(11)) * 2.0**-53
-    p = ((2.0 * unit - 1.0) / np.sqrt(inputs)).reshape(inputs, width)
+    unit = (np.asarray(words, dtype=np.uint64) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    p: NDArray[np.float64] = ((2.0 * unit - 1.0) / np.sqrt(inputs)).reshape(inputs, width)
     p.setflags(write=False)
     return p
 
@@ -63,8 +63,8 @@ def _matrix(seed: int, stream: str, inputs: int, width: int) -> NDArray[np.float
 class RandomMap:
     """act(x P), with P drawn from (seed, stream, shape, law).
 
-    >>> RandomMap(0, "primary", 3, 2)(np.ones((1, 3))).round(6)
-    array([[0.      , 0.434671]])
+    >>> RandomMap(0, "primary", 3, 2, "identity")(np.ones((1, 3))).round(6)
+    array([[-0.616625, -0.553854]])
     """
 
     seed: int

@@ -16,6 +16,7 @@ import numpy as np
 
 from . import settings
 from .algebra import Array, Message, Sum, Tree, namespace
+from .errors import BadSetting
 from .linalg import any_array, double
 from .model import Model, Scaled, scaled_rows
 from .rng import Rng
@@ -126,7 +127,11 @@ class ColumnSums(Sum):
 def middle(task: Task) -> Any:
     """The middle of the declared range of each column, or 0: squares about 0 cancel where a mean is 1e6 deviations away."""
     low, high = task.declared.low, task.declared.high
-    return np.zeros(task.dimension) if low is None or high is None else np.broadcast_to((np.asarray(low) + np.asarray(high)) / 2.0, (task.dimension,))
+    return (
+        np.zeros(task.dimension)
+        if low is None or high is None
+        else np.broadcast_to((np.asarray(low) + np.asarray(high)) / 2.0, (task.dimension,))
+    )
 
 
 @dataclass(frozen=True)
@@ -138,6 +143,10 @@ class Standardised(Method):
     """
 
     method: Method
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.method, Method):
+            raise BadSetting(f"standardised needs a method such as hw.APFL(), not {self.method!r}.")
 
     @property
     def stackable(self) -> bool:  # type: ignore[override]
@@ -152,7 +161,13 @@ class Standardised(Method):
 
     def plan(self) -> Sequence[Round]:
         first = Round("standardise", self.measure, self.settle, everyone=True)
-        return [first, *(step._replace(client=partial(self._client, step), server=partial(self._server, step)) for step in self.method.plan())]
+        return [
+            first,
+            *(
+                step._replace(client=partial(self._client, step), server=partial(self._server, step))
+                for step in self.method.plan()
+            ),
+        ]
 
     def measure(self, shared: Tree, data: ClientData, state: Tree, rng: Rng) -> tuple[ColumnSums, Tree]:
         return ColumnSums.of(data, shared["shift"]), state
@@ -199,12 +214,16 @@ def scaled(data: ClientData, by: Tree) -> ClientData:
     mean, scale = by["mean"], by["scale"]
     if isinstance(data.x, ChunkedRows):
         source = data.x
-        x: Any = ChunkedRows(lambda: (scaled_rows(c, mean, scale) for c in source.chunks()), source.lengths, source.shape[1])
+        x: Any = ChunkedRows(
+            lambda: (scaled_rows(c, mean, scale) for c in source.chunks()), source.lengths, source.shape[1]
+        )
     else:
         x = scaled_rows(data.x, mean, scale)
     return replace(data, x=x)
 
 
 def _scaled_task(task: Task, by: Tree) -> Task:
-    public, valid = (None if rows is None else scaled_rows(rows, by["mean"], by["scale"]) for rows in (task.public, task.valid))
+    public, valid = (
+        None if rows is None else scaled_rows(rows, by["mean"], by["scale"]) for rows in (task.public, task.valid)
+    )
     return replace(task, public=public, valid=valid)

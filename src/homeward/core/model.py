@@ -140,9 +140,9 @@ def score_of(data: ClientData, scores: NDArray[Any]) -> float:
 def row_values(task: Task, scores: NDArray[Any], y: NDArray[Any]) -> NDArray[np.float64]:
     """For each row: 1 where it is answered right (all its labels, where it has several), or its squared error. (n,)"""
     if task.kind == "classes":
-        return (scores.argmax(axis=1) == y).astype(np.float64)
+        return np.asarray(scores.argmax(axis=1) == y, dtype=np.float64)
     if task.kind == "multilabel":
-        return ((scores > 0.5) == (y > 0.5)).all(axis=1).astype(np.float64)
+        return np.asarray(((scores > 0.5) == (y > 0.5)).all(axis=1), dtype=np.float64)
     return np.asarray(((scores - y) ** 2).sum(axis=1))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import index
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +48,7 @@ class Rng:
         """Another address, below this one."""
         key = self.key
         for part in where:
-            key = _mixed((key + _GOLDEN + _word(part)) & _MASK)
+            key = _mixed((key + _GOLDEN + _word(part if isinstance(part, str) else int(index(part)))) & _MASK)
         return Rng(key)
 
     def bits(self, n: int) -> NDArray[np.uint64]:
@@ -59,7 +60,7 @@ class Rng:
 
     def uniform(self, n: int) -> NDArray[np.float64]:
         """n numbers in [0, 1). (n,)"""
-        return (self.bits(n) >> np.uint64(11)) * 2.0**-53
+        return (self.bits(n) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def order(self, n: int) -> NDArray[np.intp]:
         """A permutation of n rows: the argsort of their hashed numbers. (n,)"""

@@ -1,6 +1,6 @@
 """Settings that check themselves: a field's annotation says what it may be, and the same words serve the error, `list` and the docs.
 
-    ridge: Annotated[float | str, Rule("gcv", "loo", "pinv")] = "gcv"
+ridge: Annotated[float | str, Rule("gcv", "loo", "pinv")] = "gcv"
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ import dataclasses
 import math
 import numbers
 from dataclasses import dataclass
-from functools import cache
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import numpy as np
 
 from .errors import BadSetting, nearest
 
@@ -32,9 +33,14 @@ class Number:
         return " and ".join(["a finite number", *filter(None, ends)]).replace("number and", "number", 1)
 
     def accepts(self, value: object) -> bool:
-        if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, numbers.Real):
             return False
-        number = float(value)
+        try:
+            number = float(value)
+        except OverflowError:
+            return False
+        if not math.isfinite(number):
+            return False
         return not (
             (self.low is not None and number < self.low)
             or (self.high is not None and number > self.high)
@@ -55,7 +61,7 @@ class Count:
     def accepts(self, value: object) -> bool:
         if value is None:
             return self.optional
-        return isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= self.low
+        return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) >= self.low
 
 
 class Choice:
@@ -74,7 +80,7 @@ class Choice:
 class Rule(Choice):
     """A number (absolute, as in the papers) or the name of a rule that chooses it."""
 
-    def __init__(self, *words: str, number: Number = Number(low=0), optional: bool = False) -> None:  # noqa: B008
+    def __init__(self, *words: str, number: Number = Number(low=0), optional: bool = False) -> None:
         super().__init__(*words)
         self.number, self.optional = number, optional
 
@@ -95,8 +101,7 @@ class Switch:
         return isinstance(value, bool)
 
 
-@cache
-def allowed(cls: type) -> dict[str, Any]:
+def allowed(cls: type[Any]) -> dict[str, Any]:
     """What each field of a settings class may be: field name -> a checker with words for it (fields without one are left out)."""
     hints = get_type_hints(cls, include_extras=True)
     found: dict[str, Any] = {}
@@ -118,6 +123,8 @@ def check(settings: Any) -> None:
             if isinstance(value, str) and isinstance(checker, Choice):
                 guess = " " + nearest(value, checker.words)
             raise BadSetting(f"{name} = {value!r}, but {type(settings).__name__} needs {checker}.{guess}")
+        if isinstance(value, np.generic):  # Python's own number: settings are written down, and compared
+            object.__setattr__(settings, name, value.item())
 
 
 def build(cls: type, settings: dict[str, Any]) -> Any:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import zip_longest
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -17,6 +19,7 @@ from .check import KINDS
 from .errors import BadData, BadSetting, BadValue, UnknownClient
 from .linalg import any_array
 from .rng import rng_for
+from .settings import Count, Number
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,9 +70,12 @@ class ChunkedRows:
         return self.shape[0]
 
     def chunks(self) -> Iterator[Array]:
-        for i, (expected, chunk) in enumerate(zip(self.lengths, self._read(), strict=True)):
-            if len(chunk) != expected:
-                raise BadData(f"Chunk {i} had {expected} rows at first and {len(chunk)} now. A source must give the same rows each time.")
+        for i, (expected, chunk) in enumerate(zip_longest(self.lengths, self._read())):
+            had, has = expected or 0, 0 if chunk is None else len(chunk)
+            if has != had:
+                raise BadData(
+                    f"Chunk {i} had {had} rows at first and {has} now. A source must give the same rows each time it is called."
+                )
             yield chunk
 
     def whole(self) -> Array:
@@ -130,11 +136,11 @@ class ClientData:
     @cached_property
     def hash(self) -> str:
         """Of the rows, targets and weights, so that rows found again can be told to be the same."""
-        digest = hashlib.sha256()
+        digests = [hashlib.sha256() for _ in range(3)]  # one each, so that blocks and chunks may be cut anywhere
         for block in self.blocks(1 << 16):
-            for a in (block.x, block.y, block.weight):
+            for digest, a in zip(digests, (block.x, block.y, block.weight), strict=True):
                 digest.update(check.as_numpy(a).tobytes())
-        return digest.hexdigest()
+        return hashlib.sha256(b"".join(digest.digest() for digest in digests)).hexdigest()
 
 
 @runtime_checkable
@@ -167,6 +173,7 @@ class Federation:
         if not self.clients:
             raise BadData("A federation needs at least one client with rows of its own, or declared with none.")
         declared = self.task.declared
+        check.declared(declared, self.task.dimension)
         if declared.clients is not None and len(self.clients) > declared.clients:
             raise BadData(f"{len(self.clients)} clients, but the federation declared at most {declared.clients}.")
         for name, data in self.clients.items():
@@ -197,6 +204,8 @@ class Federation:
             raise BadSetting(f"task = {task!r}, but a task is one of {', '.join(KINDS)}.")
         x = check.features(X, "X")
         labels = check.labels(y, classes, task)
+        if test is not None and len(test) != 3:
+            raise BadData(f"test has {len(test)} parts, but it is (X, y, groups). Where groups is None, so is test's.")
         facts = Task(
             task,
             x.shape[1],
@@ -227,23 +236,34 @@ class Federation:
         seen = {str(name): _scanned(read, str(name)) for name, read in chunks.items()}
         if not seen:
             raise BadData("A federation needs at least one client. Give chunks as {id: function}.")
-        widths = {name: x.shape[1] for name, (x, _, _) in seen.items()}
+        widths = {name: x.shape[1] for name, (x, _, _, _) in seen.items()}
         width = next(iter(widths.values()))
         for name, other in widths.items():
             if other != width:
-                raise BadData(f"Client '{name}' has rows of {other} columns, others of {width}. All clients need the same columns.")
-        labels = check.labels(np.concatenate([y for _, y, _ in seen.values()]), classes, task)
+                raise BadData(
+                    f"Client '{name}' has rows of {other} columns, others of {width}. All clients need the same columns."
+                )
+        labels = check.labels(np.concatenate([y for _, y, _, _ in seen.values()]), classes, task)
         facts = Task(task, width, len(labels), labels, declare or Bounds())
-        clients = {name: ClientData(facts, x, check.targets(y, facts, f"client '{name}', y"), w) for name, (x, y, w) in seen.items()}
+        clients = {
+            name: ClientData(
+                facts, x, any_array(check.targets(y, facts, f"client '{name}', y"), like), any_array(w, like)
+            )
+            for name, (x, y, w, like) in seen.items()
+        }
         return cls(facts, clients)
 
     def holdout(self, test: float = 0.25, val: float = 0.0, seed: int = 0) -> Federation:
         """Rows held out of each client, class by class where there are classes: floor(test n + 1/2) of a class, one at least stays."""
         for name, share in (("test", test), ("val", val)):
-            if not 0 <= share < 1:
+            if not Number(low=0).accepts(share) or share >= 1:
                 raise BadSetting(f"holdout: {name} = {share!r}, but it takes a share >= 0 and below 1.")
+        if not Count().accepts(seed):
+            raise BadSetting(f"holdout: seed = {seed!r}, but it takes {Count()}.")
         if test + val >= 1:
-            raise BadSetting(f"holdout: test + val = {test + val:g} leaves nothing to learn from. Use less than 1 together.")
+            raise BadSetting(
+                f"holdout: test + val = {test + val:g} leaves nothing to learn from. Use less than 1 together."
+            )
         if (test and self.tests) or (val and self.valids):
             raise BadData("This federation has held-out rows already: hold rows out once.")
         parts: dict[str, dict[str, ClientData]] = {"train": {}, "test": {}, "val": {}}
@@ -252,7 +272,13 @@ class Federation:
             for split, rows in parts.items():
                 rows[name] = data.rows(np.flatnonzero(which == split))
         origin = {**self.origin, "holdout": f"test={test:g} val={val:g} seed={seed}"}
-        return Federation(self.task, parts["train"], parts["test"] if test else self.tests, parts["val"] if val else self.valids, origin)
+        return Federation(
+            self.task,
+            parts["train"],
+            parts["test"] if test else self.tests,
+            parts["val"] if val else self.valids,
+            origin,
+        )
 
     @cached_property
     def pooled(self) -> ClientData:
@@ -265,8 +291,14 @@ class Federation:
         """The federation of these clients alone."""
         for name in names:
             if name not in self.clients:
-                raise UnknownClient(f"No client '{name}' in this federation of {len(self.clients)}: {_some(self.clients)}.")
-        return replace(self, **{f: {n: d for n, d in getattr(self, f).items() if n in names} for f in ("clients", "tests", "valids")})
+                raise UnknownClient(
+                    f"No client '{name}' in this federation of {len(self.clients)}: {_some(self.clients)}."
+                )
+
+        def chosen(split: Mapping[str, ClientData]) -> dict[str, ClientData]:
+            return {name: data for name, data in split.items() if name in names}
+
+        return Federation(self.task, chosen(self.clients), chosen(self.tests), chosen(self.valids), self.origin)
 
     def without(self, *names: str) -> Federation:
         """The federation without these clients."""
@@ -278,11 +310,15 @@ class Federation:
         if self.task is task:
             return self
         check.same_task(task, self.task)
-        moved = {f: {n: d.under(task, f"client '{n}'") for n, d in getattr(self, f).items()} for f in ("clients", "tests", "valids")}
+        moved = {
+            f: {n: d.under(task, f"client '{n}'") for n, d in getattr(self, f).items()}
+            for f in ("clients", "tests", "valids")
+        }
         return Federation(task, **moved, origin=self.origin)
 
     def joined(self, other: Federation) -> Federation:
-        """This federation and another's clients; ids and tasks must not clash."""
+        """This federation and another's clients, under this one's task; ids must not clash."""
+        other = other.under(self.task)
         both = sorted(set(self.clients) & set(other.clients))
         if both:
             raise BadData(f"Client '{both[0]}' is here already. Forget it first, or let it join under another id.")
@@ -301,21 +337,49 @@ def _some(names: Iterable[str]) -> str:
     return ", ".join(listed[:5]) + (", ..." if len(listed) > 5 else "")
 
 
-def _scanned(read: Callable[[], Iterable[tuple[Any, ...]]], name: str) -> tuple[ChunkedRows, NDArray[Any], NDArray[np.float64]]:
-    """One pass over a client's chunks: rows checked, targets and weights kept."""
-    lengths, ys, ws, width = [], [], [], None
+def _scanned(
+    read: Callable[[], Iterable[tuple[Any, ...]]], name: str
+) -> tuple[ChunkedRows, NDArray[Any], NDArray[np.float64], Array]:
+    """One pass over a client's chunks: rows checked, targets and weights kept, and none of the rows, to make others alike."""
+    if not callable(read):
+        raise BadData(
+            f"client '{name}': its source is a {type(read).__name__}. A source is a function that gives (X, y) again and again."
+        )
+    lengths, sums, ys, ws, width = [], [], [], [], None
     for i, (x, y, *rest) in enumerate(read()):
         where = f"client '{name}', chunk {i}"
         rows = check.features(x, where, width=width)
         width = rows.shape[1]
-        check.same_length(len(rows), np.asarray(y), f"{where}, y")
+        target = check.column(y, f"{where}, y")
+        check.same_length(len(rows), target, f"{where}, y")
         lengths.append(len(rows))
-        ys.append(np.asarray(y))
+        sums.append(_checksum(rows))
+        ys.append(target)
         ws.append(check.weights(rest[0] if rest else None, len(rows), f"{where}, weights"))
     if width is None:
-        raise BadData(f"client '{name}': its source gave no chunk. A source is a function that gives (X, y) again and again.")
-    rows_of = ChunkedRows(lambda: (check.features(x, f"client '{name}'", width=width) for x, *_ in read()), lengths, width)
-    return rows_of, np.concatenate(ys), np.concatenate(ws)
+        raise BadData(
+            f"client '{name}': its source gave no chunk. A source is a function that gives (X, y) again and again."
+        )
+    rows_of = ChunkedRows(lambda: _read_again(read, name, width, sums), lengths, width)
+    return rows_of, np.concatenate(ys), np.concatenate(ws), rows[:0]
+
+
+def _checksum(rows: Array) -> int:
+    return zlib.crc32(np.ascontiguousarray(check.as_numpy(rows)).data)
+
+
+def _read_again(
+    read: Callable[[], Iterable[tuple[Any, ...]]], name: str, width: int, sums: Sequence[int]
+) -> Iterator[Array]:
+    """The chunks of a later pass, which must be the first one's: the targets were kept from there."""
+    for i, (x, *_) in enumerate(read()):
+        rows = check.features(x, f"client '{name}', chunk {i}", width=width)
+        if i < len(sums) and _checksum(rows) != sums[i]:
+            raise BadData(
+                f"client '{name}', chunk {i} holds other rows now than at first. A source must give the same rows, in the same order, "
+                "each time it is called: do not shuffle in it."
+            )
+        yield rows
 
 
 def _dealt(task: Task, X: Any, y: Any, groups: Any, weights: Any, where: str) -> dict[str, ClientData]:

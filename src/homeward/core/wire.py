@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterator, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,9 @@ _DTYPES = {
     "float64": "F64", "float32": "F32", "float16": "F16", "int64": "I64", "int32": "I32", "int16": "I16", "int8": "I8",
     "uint64": "U64", "uint32": "U32", "uint16": "U16", "uint8": "U8", "bool": "BOOL",
 }  # fmt: skip
+_SUM = slice(
+    8 + len(b'{"__metadata__":{"crc32":"'), 8 + len(b'{"__metadata__":{"crc32":"') + 8
+)  # where the checksum is
 
 
 def message_types() -> dict[str, type[Sum]]:
@@ -77,7 +82,9 @@ def rebuilt(shape: Any, found: Mapping[str, Any]) -> Any:
         case {"sum": dict(named), "type": str(kind)}:
             types = message_types()
             if kind not in types:
-                raise BadFile(f"This holds a message of type '{kind}', which is not defined here. Import the method that it belongs to.")
+                raise BadFile(
+                    f"This holds a message of type '{kind}', which is not defined here. Import the method that it belongs to."
+                )
             return types[kind](**{name: rebuilt(part, found) for name, part in named.items()})
         case {"both": {"sum": total, "each": each}}:
             return Both(rebuilt(total, found), rebuilt(each, found))
@@ -97,7 +104,10 @@ def _shape_of(a: Any) -> tuple[str, tuple[int, ...], int]:
 
 
 def _header(facts: Mapping[str, Any], found: Mapping[str, Any]) -> bytes:
-    meta = {"homeward": json.dumps({"schema": SCHEMA, **facts}, sort_keys=True, separators=(",", ":"))}
+    meta = {
+        "crc32": "0" * 8,
+        "homeward": json.dumps({"schema": SCHEMA, **facts}, sort_keys=True, separators=(",", ":")),
+    }
     entries: dict[str, Any] = {"__metadata__": meta}
     start = 0
     for name in sorted(found):
@@ -109,16 +119,17 @@ def _header(facts: Mapping[str, Any], found: Mapping[str, Any]) -> bytes:
     return struct.pack("<Q", len(text)) + text
 
 
-def _pieces(value: Any, facts: Mapping[str, Any]) -> Iterator[bytes]:
-    shape, found = described(value)
-    yield _header({**facts, "value": shape}, found)
-    for name in sorted(found):
-        yield np.ascontiguousarray(as_numpy(found[name])).tobytes()
+def _checksum(pieces: Iterable[bytes | memoryview]) -> bytes:
+    """Of all the bytes, those of the checksum itself read as zeros; every damage of up to 32 bits in a row changes it."""
+    return b"%08x" % reduce(lambda sum, piece: zlib.crc32(piece, sum), pieces, 0)
 
 
 def to_bytes(value: Any, **facts: Any) -> bytes:
     """A value, and JSON-able facts beside it, as safetensors."""
-    return b"".join(_pieces(value, facts))
+    shape, found = described(value)
+    header = _header({**facts, "value": shape}, found)
+    data = [np.ascontiguousarray(as_numpy(found[name])).tobytes() for name in sorted(found)]
+    return b"".join([header[: _SUM.start], _checksum([header, *data]), header[_SUM.stop :], *data])
 
 
 def size(value: Any) -> int:
@@ -138,10 +149,13 @@ def needed(value: Any) -> int:
 def from_bytes(content: bytes, where: str = "this message") -> tuple[Any, dict[str, Any]]:
     """The value and the facts beside it. Damaged, foreign or newer content is refused."""
     facts = facts_of(content, where)
+    view = memoryview(content)
+    if _checksum([view[: _SUM.start], b"0" * 8, view[_SUM.stop :]]) != content[_SUM]:
+        raise BadFile(f"{where} is damaged: its checksum is not that of its bytes. Write it again or restore a copy.")
     try:
         found = safetensors.numpy.load(content)
         return rebuilt(facts.pop("value"), found), facts
-    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+    except (SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
         if isinstance(error, BadFile):
             raise BadFile(f"{where}: {error}") from error
         raise BadFile(f"{where} is damaged: {error}. Write it again or restore a copy.") from error
@@ -156,7 +170,9 @@ def facts_of(content: bytes, where: str = "this message") -> dict[str, Any]:
         facts = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["homeward"])
         schema = facts.pop("schema")
     except (struct.error, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise BadFile(f"{where} is damaged or no file of homeward's: {error}. Write it again or restore a copy.") from error
+        raise BadFile(
+            f"{where} is damaged or no file of homeward's: {error}. Write it again or restore a copy."
+        ) from error
     check_schema(schema, where)
     return dict(facts)
 
@@ -166,13 +182,16 @@ def check_schema(schema: Any, where: str) -> None:
     if not isinstance(schema, int) or schema < 1:
         raise BadFile(f"{where} has no valid schema number ({schema!r}): it is damaged or no file of homeward's.")
     if schema > SCHEMA:
-        raise BadFile(f"{where} was written in schema {schema}, and this homeward reads up to {SCHEMA}. Update homeward.")
+        raise BadFile(
+            f"{where} was written in schema {schema}, and this homeward reads up to {SCHEMA}. Update homeward."
+        )
 
 
 def listed(values: NDArray[Any]) -> dict[str, Any]:
     """A one-dimensional array of labels as JSON."""
     kind = values.dtype
-    return {"dtype": "object" if kind == object else kind.str, "values": values.tolist()}
+    plain = [v.item() if isinstance(v, np.generic) else v for v in values.tolist()]  # inside an object array
+    return {"dtype": "object" if kind.kind == "O" else kind.str, "values": plain}
 
 
 def unlisted(content: Mapping[str, Any]) -> NDArray[Any]:

@@ -15,7 +15,7 @@ def skew(partition: Partition) -> dict[str, int | float]:
     Where the targets are classes: classes and classes_min (that a client holds, on average and at the least),
     effective_classes (exp of the entropy of a client's class shares), top_share (of a client's most frequent class).
 
-    >>> from homeward.data.partition import iid
+    >>> from homeward.data.laws import iid
     >>> skew(iid(["cat", "dog"] * 10, clients=2, stratified=True))["effective_classes"]
     2.0
     """
@@ -48,7 +48,7 @@ def _label_skew(partition: Partition) -> dict[str, int | float]:
 def label_map(partition: Partition) -> list[dict[str, bool | int | float | str]]:
     """A row {client, class, rows} for each class that a client holds, client by client: the data of the label picture.
 
-    >>> from homeward.data.partition import iid
+    >>> from homeward.data.laws import iid
     >>> label_map(iid(["cat", "dog"], clients=1))
     [{'client': 'c000', 'class': 'cat', 'rows': 1}, {'client': 'c000', 'class': 'dog', 'rows': 1}]
     """

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..core.algebra import Message
+from ..core.algebra import Message, plain
 from ..core.method import Method, Round, Slot, State
 from ..core.model import Model
 from ..core.rng import rng_for
@@ -52,7 +52,7 @@ def advance(method: Method, task: Task, seed: int, at: Progress, total: Message)
     """The server's half of one round."""
     step = method.plan()[at.done]
     server = step.server(at.server, total, task, rng_for("server", *address(method, seed, at.done)))
-    return Progress(server, at.done + 1, (*at.totals, total) if at.done < method.kept else at.totals)
+    return Progress(plain(server), at.done + 1, (*at.totals, total) if at.done < method.kept else at.totals)
 
 
 def over(method: Method, at: Progress) -> bool:

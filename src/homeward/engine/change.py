@@ -32,7 +32,7 @@ def join(run: Run, federation: Federation, scale: str = "again") -> Run:
     scale: what a standardised method does with its means and deviations. "again": measured anew, which asks every client; "keep": the old
     ones, and only the newcomers are asked (the receipt says so).
     """
-    newcomers = federation.under(run.task)
+    newcomers = _a_federation(federation).under(run.task)
     clash = sorted(set(newcomers.clients) & set(run.ids))
     if clash:
         raise BadData(f"Client '{clash[0]}' is in this run already. Forget it first, or let it join under another id.")
@@ -73,24 +73,45 @@ def forget(run: Run, client: str, federation: Federation | None, message: Any, s
     return _settled(run, at, ids, left, carrier, _receipt(run, "forget", [client], at, scale))
 
 
+def _a_federation(value: Any) -> Federation:
+    if not isinstance(value, Federation):
+        raise BadData(
+            f"federation is a {type(value).__name__}, not a Federation. Make one: hw.Federation.from_arrays(X, y, groups)."
+        )
+    return value
+
+
 def known_rows(run: Run, federation: Federation) -> Federation:
     """All rows of the run's clients that are at hand: its own and those given, which must be the ones that were there."""
-    given = federation.under(run.task)
+    given = _a_federation(federation).under(run.task)
     if not set(given.clients) & set(run.ids):
-        raise BadData(f"None of the clients given is in this run, whose clients are {', '.join(run.ids[:5])}. Check the ids.")
+        raise BadData(
+            f"None of the clients given is in this run, whose clients are {', '.join(run.ids[:5])}. Check the ids."
+        )
     given = given.only(*(name for name in given.clients if name in run.ids))
+    told = run.row_hashes()
     for name, data in given.clients.items():
-        if run.hashes.get(name, data.hash) != data.hash:
-            raise BadData(f"The rows given for '{name}' are not those that it joined with. Find the old ones, or give its message.")
+        if told.get(name, data.hash) != data.hash:
+            raise BadData(
+                f"The rows given for '{name}' are not those that it joined with. Find the old ones, or give its message."
+            )
     new = set(given.clients) - set(run.here)
     if run.federation is None or not new:
         return run.federation or given
     return run.federation.joined(given.only(*new))
 
 
-def _sender(run: Run, client: str, known: Federation | None, message: Any) -> Callable[[Round, State, Address], Message]:
+def _sender(
+    run: Run, client: str, known: Federation | None, message: Any
+) -> Callable[[Round, State, Address], Message]:
     """Where a leaver's message comes from."""
-    kept = message if isinstance(message, tuple) else (message,) if message is not None else run.carrier.messages.get(client, ())
+    kept = (
+        message
+        if isinstance(message, tuple)
+        else (message,)
+        if message is not None
+        else run.carrier.messages.get(client, ())
+    )
     names = [step.name for step in run.method.plan()]
 
     def sent(step: Round, shared: State, where: Address) -> Message:
@@ -98,7 +119,9 @@ def _sender(run: Run, client: str, known: Federation | None, message: Any) -> Ca
             return InProcess(run.method, {client: known.clients[client]}).total(step, shared, where)
         i = names.index(step.name)
         if i >= len(kept):
-            raise Pending(f"To forget '{client}', its rows or its message of round '{step.name}' are needed: give federation=... or message=...")
+            raise Pending(
+                f"To forget '{client}', its rows or its message of round '{step.name}' are needed: give federation=... or message=..."
+            )
         return kept[i]
 
     return sent
@@ -130,12 +153,21 @@ def _mended(run: Run, scale: str, mend: Mend) -> Progress | None:
     return advance(method, run.task, run.seed, at, total)
 
 
-def _settled(run: Run, at: Progress | None, ids: tuple[str, ...], federation: Federation | None, carrier: InProcess, receipt: dict[str, Any]) -> Run:
+def _settled(
+    run: Run,
+    at: Progress | None,
+    ids: tuple[str, ...],
+    federation: Federation | None,
+    carrier: InProcess,
+    receipt: dict[str, Any],
+) -> Run:
     """The new run, carried as far as the rows at hand allow."""
     here = set(federation.clients) if federation is not None else set()
     if at is None:
         if set(ids) - here:
-            raise Pending(f"{type(run.method).__name__} must run again from the start for this: give federation=... with the rows of all clients.")
+            raise Pending(
+                f"{type(run.method).__name__} must run again from the start for this: give federation=... with the rows of all clients."
+            )
         carrier.states, carrier.messages = {}, {}
         at = begun(run.method, run.task, run.seed)
     new = Run(

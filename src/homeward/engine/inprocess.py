@@ -94,7 +94,9 @@ class InProcess:
     def knowing(self, data: Mapping[str, ClientData]) -> InProcess:
         """A carrier for these clients that knows what this one knows, in memory of its own."""
         traffic = {client: dict(sums) for client, sums in self.traffic.items()}
-        return replace(self, data=data, states=dict(self.states), traffic=traffic, messages=dict(self.messages), log=list(self.log))
+        return replace(
+            self, data=data, states=dict(self.states), traffic=traffic, messages=dict(self.messages), log=list(self.log)
+        )
 
     def without(self, client: str) -> None:
         """Drops all that is known of a client."""

@@ -14,6 +14,7 @@ from ..core.errors import BadData, BadSetting, Pending, UnknownClient, nearest
 from ..core.method import Method, Slot, Standardised
 from ..core.model import Predictor, metric_of, score_of
 from ..core.rng import rng_for
+from ..core.settings import Count
 from ..core.task import ClientData, Federation, Task
 from ..methods import name_of
 from .carry import Progress, begun, carry, over
@@ -39,9 +40,20 @@ def fit(
     what each client sent in the first round, so that it can be forgotten later without its data.
     """
     if engine not in ENGINES:
-        raise BadSetting(f"engine = {engine!r}, but this version has {' and '.join(ENGINES)}. {nearest(engine, ENGINES)}")
+        raise BadSetting(
+            f"engine = {engine!r}, but this version has {' and '.join(ENGINES)}. {nearest(engine, ENGINES)}"
+        )
     if not isinstance(method, Method):
         raise BadSetting(f"fit needs a method such as hw.APFL(), not {method!r}. For names use hw.METHODS[name]().")
+    if not isinstance(federation, Federation):
+        raise BadData(
+            f"fit needs a Federation, not a {type(federation).__name__}. Make one: hw.Federation.from_arrays(X, y, groups)."
+        )
+    if not Count().accepts(seed):
+        raise BadSetting(f"seed = {seed!r}, but fit needs {Count()}.")
+    if resume and checkpoint is None:
+        raise BadSetting("resume = True, but no folder to resume from. Name it with checkpoint=...")
+    seed = int(seed)
     carrier = InProcess(method, federation.clients, keep_messages=keep_messages, notice=notice)
     run = Run(method, federation.task, seed, begun(method, federation.task, seed), federation, carrier)
     if resume and checkpoint is not None:
@@ -63,7 +75,9 @@ class Run:
     carrier: InProcess
     ids: tuple[str, ...] = ()  # everyone in the run; left out: the federation's clients
     hashes: Mapping[str, str] = field(default_factory=dict)  # of each client's rows
-    stored: Mapping[str, Callable[[], Mapping[Slot, Predictor]]] = field(default_factory=dict)  # models at home, on disk
+    stored: Mapping[str, Callable[[], Mapping[Slot, Predictor]]] = field(
+        default_factory=dict
+    )  # models at home, on disk
     stale: frozenset[str] = frozenset()  # whose stored models are older than the global one
     receipts: tuple[Mapping[str, Any], ...] = ()
     origin: Mapping[str, str] = field(default_factory=dict)
@@ -94,23 +108,33 @@ class Run:
         """Clients whose model must be refreshed before it can be had, with their rows at hand."""
         if not self.finished:
             return self.ids
-        return tuple(name for name in self.ids if name not in self.here and (name in self.stale or name not in self.stored))
+        return tuple(name for name in self.ids if self._waits(name))
+
+    def _waits(self, client: str) -> bool:
+        """Neither this client's rows nor a fresh model of it are here."""
+        return client not in self.here and (client in self.stale or client not in self.stored)
 
     def resume(self, checkpoint: str | os.PathLike[str] | None = None) -> Run:
         """Carries what rounds are left. Everyone's rows must be here."""
         if not self.finished:
-            return replace(self, progress=self._carried(checkpoint)).resume()
+            return replace(self, progress=self._carried(checkpoint)).resume(checkpoint)
         if not self.delivered:
             self.carrier.deliver(self.shared, self.ids)
-        return replace(self, delivered=True)
+        done = replace(self, delivered=True)
+        if checkpoint is not None:
+            done.save(checkpoint)
+        return done
 
     def _carried(self, checkpoint: str | os.PathLike[str] | None) -> Progress:
         missing = sorted(set(self.ids) - set(self.here))
         if missing:
-            raise Pending(f"Round {self.progress.done + 1} asks every client, but the rows of '{missing[0]}' are not here. Give federation=... with all clients.")
+            raise Pending(
+                f"Round {self.progress.done + 1} asks every client, but the rows of '{missing[0]}' are not here. "
+                "Give federation=... with all clients."
+            )
 
         def after(at: Progress) -> None:
-            if checkpoint is not None:
+            if checkpoint is not None and not over(self.method, at):  # the last round is saved with the models, once
                 replace(self, progress=at).save(checkpoint)
 
         return carry(self.method, self.task, self.carrier, self.seed, self.progress, after)
@@ -120,10 +144,13 @@ class Run:
         for what, mine, its in (
             ("method", self.method, other.method),
             ("seed", self.seed, other.seed),
-            ("rows", self.row_hashes(), other.row_hashes()),
+            ("list of classes", self.task.labels.tolist(), other.task.labels.tolist()),
+            ("set of rows", self.row_hashes(), other.row_hashes()),
         ):
             if mine != its:
-                raise BadData(f"The run saved there has another {what}, so it cannot be resumed with this one. Use a new folder, or the old {what}.")
+                raise BadData(
+                    f"The run saved there has another {what}, so it cannot be resumed with this one. Use a new folder, or the old {what}."
+                )
         return self
 
     def at_hand(self, federation: Federation) -> Run:
@@ -138,15 +165,22 @@ class Run:
 
     def models(self, client: str) -> Mapping[Slot, Predictor]:
         """All models of a client, the headline first."""
-        if client not in self.ids:
-            raise UnknownClient(f"No client '{client}' in this run of {len(self.ids)} clients. {nearest(client, self.ids)}")
         if client in self._cache:
             return self._cache[client]
-        if client in self.pending:
-            raise Pending(f"The model of client '{client}' must be computed anew, and its rows are not here. Load the run with federation=... that holds them.")
+        if client not in self.here and client not in self.ids:
+            raise UnknownClient(
+                f"No client '{client}' in this run of {len(self.ids)} clients. {nearest(client, self.ids)}"
+            )
+        if not self.finished or self._waits(client):
+            raise Pending(
+                f"The model of client '{client}' must be computed anew, and its rows are not here. "
+                "Load the run with federation=... that holds them."
+            )
         if client in self.here:
             found = self.carrier.models(self.shared, client, self.seed)
-            self._cache[client] = {slot: Predictor(model, self.task, client, slot.model) for slot, model in found.items()}
+            self._cache[client] = {
+                slot: Predictor(model, self.task, client, slot.model) for slot, model in found.items()
+            }
         else:
             self._cache[client] = self.stored[client]()
         return self._cache[client]
@@ -187,14 +221,27 @@ class Run:
             raise BadSetting(f"There is no split '{split}'. {nearest(split, ('train', 'val', 'test', 'loo'))}")
         if self.federation is None:
             return {}
-        return {"train": self.federation.clients, "val": self.federation.valids, "test": self.federation.tests, "loo": self.federation.clients}[split]
+        return {
+            "train": self.federation.clients,
+            "val": self.federation.valids,
+            "test": self.federation.tests,
+            "loo": self.federation.clients,
+        }[split]
 
     def _score(self, client: str, split: str) -> Iterator[dict[str, Any]]:
         data = self._rows_of(split).get(client)
         if data is None or data.n == 0 or float(data.weight.sum()) == 0:
             return
         for slot, value in self._left_out(client, data).items() if split == "loo" else self._met(client, data).items():
-            yield {**self.facts, "client": client, "split": split, "model": slot.model, "slot": slot.slot, "metric": metric_of(self.task), "value": value}
+            yield {
+                **self.facts,
+                "client": client,
+                "split": split,
+                "model": slot.model,
+                "slot": slot.slot,
+                "metric": metric_of(self.task),
+                "value": value,
+            }
 
     def _met(self, client: str, data: ClientData) -> dict[Slot, float]:
         return {slot: model.score(data) for slot, model in self.models(client).items()}
@@ -233,7 +280,9 @@ class Run:
 
         return join(self, federation, scale)
 
-    def forget(self, client: str, *, federation: Federation | None = None, message: Any = None, scale: str = "again") -> Run:
+    def forget(
+        self, client: str, *, federation: Federation | None = None, message: Any = None, scale: str = "again"
+    ) -> Run:
         """A new Run without a client, equal to one that never had it; see `change.forget`."""
         from .change import forget  # stands on this module
 

@@ -1,4 +1,4 @@
-"""A run on disk: safetensors, JSON and JSONL, never a pickle. A folder is put in place whole, so a killed save leaves the old run as it was."""
+"""A run on disk: safetensors, JSON and JSONL, never a pickle. A folder is put in place whole, or the old one stays."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from typing import Any
 from urllib.parse import quote
 
 from ..core import settings, wire
-from ..core.algebra import Tree
-from ..core.errors import BadFile, HomewardError
+from ..core.algebra import Tree, arrays
+from ..core.errors import BadData, BadFile, BadValue, HomewardError
 from ..core.files import read_file, recovered, write_folder
 from ..core.method import Method, Slot, Standardised
 from ..core.model import Predictor, load_model
@@ -30,9 +30,14 @@ from .run import Run
 
 def file_names(ids: Iterable[str]) -> dict[str, str]:
     """A file name for every client: its id, percent-encoded; where two differ in case alone, or one is long, with a hash behind it."""
-    plain = {name: quote(name, safe="").replace(".", "%2E") if name.startswith(".") else quote(name, safe="") for name in ids}
+    plain = {
+        name: quote(name, safe="").replace(".", "%2E") if name.startswith(".") else quote(name, safe="") for name in ids
+    }
     folded = Counter(text.casefold() for text in plain.values())
-    return {name: text if folded[text.casefold()] == 1 and len(text) < 200 else f"{text[:180]}-{_short(name)}" for name, text in plain.items()}
+    return {
+        name: text if folded[text.casefold()] == 1 and len(text) < 200 else f"{text[:180]}-{_short(name)}"
+        for name, text in plain.items()
+    }
 
 
 def _short(name: str) -> str:
@@ -41,10 +46,25 @@ def _short(name: str) -> str:
 
 def save_run(run: Run, path: str | os.PathLike[str], files: Mapping[str, bytes]) -> Path:
     """Writes a run folder. Models and rows are in it once the last round is behind the run."""
+    refuse_foreign(path)
     try:
         return write_folder(path, partial(_fill, run, dict(files)))
     except OSError as error:
-        raise HomewardError(f"The run could not be saved to {path}: {error.strerror or error}. Free some space or choose another folder; what was there is whole.") from error
+        raise HomewardError(
+            f"The run could not be saved to {path}: {error.strerror or error}. Free some space or choose another folder; "
+            "what was there is whole."
+        ) from error
+
+
+def refuse_foreign(path: str | os.PathLike[str]) -> None:
+    """A run is put in the place of an older run or of nothing: whatever else is in a folder stays there."""
+    folder, here = Path(path).resolve(), Path.cwd()
+    if folder == here or folder in here.parents:
+        raise BadValue(f"{path} is the folder that you are in, or above it, so no run is saved there. Name a new one.")
+    if (folder / "manifest.json").exists():
+        read_manifest(folder)
+    elif folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise BadValue(f"{path} is there already and is no run folder, so it is not replaced. Name another folder.")
 
 
 def _fill(run: Run, files: dict[str, bytes], folder: Path) -> None:
@@ -66,16 +86,23 @@ def _write_state(run: Run, names: Mapping[str, str], folder: Path) -> None:
     value = Tree(server=run.progress.server, totals=totals)
     (folder / "server.safetensors").write_bytes(wire.to_bytes(value, kind="server", done=run.progress.done))
     for client, state in run.carrier.states.items():
-        (folder / "states" / f"{names[client]}.safetensors").write_bytes(wire.to_bytes(Tree(state=state), kind="state", client=client))
+        if not arrays(state):  # as `begin` gives it again at no cost
+            continue
+        (folder / "states" / f"{names[client]}.safetensors").write_bytes(
+            wire.to_bytes(Tree(state=state), kind="state", client=client)
+        )
     if run.carrier.messages:
         (folder / "messages").mkdir()
     for client, messages in run.carrier.messages.items():
         kept = Tree({str(i): m for i, m in enumerate(messages)})
-        (folder / "messages" / f"{names[client]}.safetensors").write_bytes(wire.to_bytes(kept, kind="messages", client=client))
+        (folder / "messages" / f"{names[client]}.safetensors").write_bytes(
+            wire.to_bytes(kept, kind="messages", client=client)
+        )
 
 
 def _write_models(run: Run, names: Mapping[str, str], folder: Path) -> None:
-    for client in run.ids:
+    for number, client in enumerate(run.ids):
+        run.carrier.notice("models", number, len(run.ids))
         if client in run.pending:
             continue
         for i, model in enumerate(run.models(client).values()):
@@ -102,7 +129,12 @@ def versions() -> dict[str, str]:
 
 def machine() -> dict[str, Any]:
     """What the figures were made on."""
-    return {"system": platform.platform(), "processor": platform.machine(), "cores": os.cpu_count(), "threads": blas_threads()}
+    return {
+        "system": platform.platform(),
+        "processor": platform.machine(),
+        "cores": os.cpu_count(),
+        "threads": blas_threads(),
+    }
 
 
 def blas_threads() -> int:
@@ -112,15 +144,20 @@ def blas_threads() -> int:
     return max((int(pool["num_threads"]) for pool in threadpool_info() if pool["user_api"] == "blas"), default=1)
 
 
+def described_method(method: Method) -> dict[str, Any]:
+    """A method as a manifest names it."""
+    inner = method.method if isinstance(method, Standardised) else method
+    return {"name": name_of(inner), "settings": inner.settings, "standardise": isinstance(method, Standardised)}
+
+
 def manifest(run: Run, names: Mapping[str, str]) -> dict[str, Any]:
     """All that a run is, but its numbers."""
-    inner = run.method.method if isinstance(run.method, Standardised) else run.method
     declared = {name: wire.listed_or_number(v) for name, v in vars(run.task.declared).items()}
     return {
         "schema": wire.SCHEMA,
         "kind": "run",
         "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "method": {"name": name_of(inner), "settings": inner.settings, "standardise": isinstance(run.method, Standardised)},
+        "method": described_method(run.method),
         "seed": run.seed,
         "rounds": {"done": run.progress.done, "of": len(run.method.plan())},
         "task": {
@@ -179,25 +216,29 @@ def load_run(
         raise BadFile(f"{folder / 'manifest.json'} is damaged: {error!r}. Restore a copy of the run.") from error
 
 
-def _loaded(folder: Path, told: dict[str, Any], federation: Federation | None, method: Method | None, notice: Notice) -> Run:
+def _loaded(
+    folder: Path, told: dict[str, Any], federation: Federation | None, method: Method | None, notice: Notice
+) -> Run:
     task = _task(told["task"])
-    method = method or method_of(told["method"])
+    method = _matching(method, told["method"], folder)
     hashes = {name: entry["rows"] for name, entry in told["clients"].items()}
     files = {name: entry["file"] for name, entry in told["clients"].items()}
     server, facts = wire.from_bytes(read_file(folder / "server.safetensors"), str(folder / "server.safetensors"))
-    progress = Progress(server["server"], int(facts["done"]), tuple(server["totals"].values()))
+    progress = Progress(server["server"], int(facts["done"]), _in_order(server["totals"]))
     carrier = InProcess(
         method,
         {},
         {name: value["state"] for name, value in _each(folder / "states", files).items()},
         told["traffic"],
-        messages={name: tuple(value.values()) for name, value in _each(folder / "messages", files).items()},
+        messages={name: _in_order(value) for name, value in _each(folder / "messages", files).items()},
         log=[json.loads(line) for line in read_file(folder / "log.jsonl").splitlines()],
         notice=notice,
     )
     carrier.keep_messages = bool(carrier.messages)
     stored: dict[str, Callable[[], Mapping[Slot, Predictor]]] = {
-        name: partial(_stored, folder, file) for name, file in files.items() if (folder / "models" / f"{file}.safetensors").exists()
+        name: partial(_stored, folder, file)
+        for name, file in files.items()
+        if (folder / "models" / f"{file}.safetensors").exists()
     }
     run = Run(
         method, task, told["seed"], progress, None, carrier, tuple(told["clients"]), hashes, stored,
@@ -212,6 +253,10 @@ def with_rows(run: Run, federation: Federation) -> Run:
 
     rows = known_rows(run, federation)
     return run.at_hand(rows)
+
+
+def _in_order(numbered: Tree) -> tuple[Any, ...]:
+    return tuple(numbered[str(i)] for i in range(len(numbered)))
 
 
 def _each(folder: Path, files: Mapping[str, str]) -> dict[str, Any]:
@@ -234,9 +279,24 @@ def _task(told: Mapping[str, Any]) -> Task:
     return Task(told["kind"], told["dimension"], told["classes"], wire.unlisted(told["labels"]), declared)
 
 
+def _matching(method: Method | None, told: Mapping[str, Any], folder: Path) -> Method:
+    """The method given, which must be the one in the manifest; or that one."""
+    if method is None:
+        return method_of(told)
+    given = json.loads(json.dumps(described_method(method), default=str))
+    if given != told:
+        raise BadData(
+            f"The run in {folder} is of another method: {told['name']} {told['settings']}, not {given['name']} {given['settings']}. "
+            "Use a new folder, or the old method."
+        )
+    return method
+
+
 def method_of(told: Mapping[str, Any]) -> Method:
     """The method that a manifest names."""
     if told["name"] not in METHODS:
-        raise BadFile(f"This run is of '{told['name']}', which is not in the table of methods. Give it: load_run(path, method=...).")
+        raise BadFile(
+            f"This run is of '{told['name']}', which is not in the table of methods. Give it: load_run(path, method=...)."
+        )
     method: Method = settings.build(METHODS[told["name"]], dict(told["settings"]))
     return Standardised(method) if told["standardise"] else method

@@ -73,7 +73,15 @@ class Moments(Sum):
 
     @classmethod
     def _nothing(cls, data: ClientData, f: int) -> Moments:
-        shapes: Sequence[tuple[int, ...]] = ((), (), (f,), (data.task.classes,), (f * (f + 1) // 2,), (f, data.task.classes), ())
+        shapes: Sequence[tuple[int, ...]] = (
+            (),
+            (),
+            (f,),
+            (data.task.classes,),
+            (f * (f + 1) // 2,),
+            (f, data.task.classes),
+            (),
+        )
         like = data.y
         return cls(*(any_array(np.zeros(shape), like=like) for shape in shapes))
 
@@ -126,7 +134,7 @@ def slack(values: Array, ridge: float, freedom: float) -> float:
     k = int(min(max(freedom, 0.0), d))
     top = values[d - k :]
     top = top[top + ridge > 0]
-    return max(freedom - d, 0.0) + float((ridge / (top + ridge)).sum()) + (k - top.shape[0])
+    return float(max(freedom - d, 0.0) + (ridge / (top + ridge)).sum() + (k - top.shape[0]))
 
 
 def gcv(values: Array, rotated: Array, squares: float, freedom: float, ridges: Sequence[float]) -> list[float]:
@@ -179,7 +187,9 @@ class Closed(Method):
     ridge: Annotated[float | str, Rule("gcv", "loo", "pinv")] = "gcv"  # ρ
     _: KW_ONLY
     intercept: bool = True
-    maps: Annotated[int | None, Count(1, optional=True)] = None  # width of the random map; None: the features as they are
+    maps: Annotated[int | None, Count(1, optional=True)] = (
+        None  # width of the random map; None: the features as they are
+    )
     activation: Annotated[str, Choice(*ACTIVATIONS)] = "relu"
     map_seed: Annotated[int, Count()] = 0
 
@@ -229,11 +239,17 @@ class Closed(Method):
         if normal.flat:
             honesty = normal.freedom / normal.rows if normal.rows else 1.0
             zeros = namespace(normal.cross).zeros_like(normal.cross)
-            return self._settled(server, normal.centre, zeros, 0.0, honesty, Factor(namespace(normal.gram).eye(normal.gram.shape[0])))
+            return self._settled(
+                server, normal.centre, zeros, 0.0, honesty, Factor(namespace(normal.gram).eye(normal.gram.shape[0]))
+            )
         if isinstance(self.ridge, str):
             return self._by_rule(server, normal, task)
         factor = linalg.cholesky(normal.gram, self.ridge)
-        honesty = slack(linalg.eigenvalues(normal.gram), self.ridge, normal.freedom) / normal.rows if self.wants_honesty else 1.0
+        honesty = (
+            slack(linalg.eigenvalues(normal.gram), self.ridge, normal.freedom) / normal.rows
+            if self.wants_honesty
+            else 1.0
+        )
         return self._settled(server, normal.centre, factor.solve(normal.cross), float(self.ridge), honesty, factor)
 
     def _by_rule(self, server: Tree, normal: Normal, task: Task) -> Tree:
@@ -241,7 +257,9 @@ class Closed(Method):
         rotated = vectors.T @ normal.cross
         ridges = [r * normal.unit for r in reversed(RIDGES)]
         if self.ridge == "loo":
-            found = Tree(values=values, vectors=vectors, rotated=rotated, ridges=any_array(np.array(ridges), like=values))
+            found = Tree(
+                values=values, vectors=vectors, rotated=rotated, ridges=any_array(np.array(ridges), like=values)
+            )
             counts = Tree(rows=np.float64(normal.rows), freedom=np.float64(normal.freedom))
             return server | Tree(path=found | normal.centre | counts)
         if self.ridge == "pinv":
@@ -255,7 +273,9 @@ class Closed(Method):
         factor = linalg.cholesky(normal.gram, ridge) if self.wants_factor else None
         return self._settled(server, normal.centre, weights, ridge, honesty, factor)
 
-    def _settled(self, server: Tree, centre: Tree, weights: Array, ridge: float, honesty: float, factor: Factor | None) -> Tree:
+    def _settled(
+        self, server: Tree, centre: Tree, weights: Array, ridge: float, honesty: float, factor: Factor | None
+    ) -> Tree:
         """The state once W is known: with the intercept b = t/Ω - mean W, and the factor where clients need it."""
         head = Tree(weights=weights, intercept=centre["level"] - centre["mean"] @ weights)
         out = server | head | Tree(ridge=np.float64(ridge), honesty=np.float64(honesty))
@@ -292,7 +312,9 @@ class Closed(Method):
         honesty = slack(path["values"], ridge, float(path["freedom"])) / float(path["rows"])
         gram = (path["vectors"] * path["values"]) @ path["vectors"].T if self.wants_factor else None
         factor = None if gram is None else linalg.cholesky(gram, ridge)
-        return self._settled(server.without("path"), path.only("mean", "level", "weight"), weights, ridge, honesty, factor)
+        return self._settled(
+            server.without("path"), path.only("mean", "level", "weight"), weights, ridge, honesty, factor
+        )
 
     # what clients do with the head
     def head(self, shared: Tree) -> Linear:

@@ -10,7 +10,7 @@ the last without cancellation. Rows may come in blocks: only where there are few
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from ..core import linalg
 from ..core.algebra import Array, namespace
-from ..core.linalg import Spectrum, any_array
+from ..core.linalg import EPS, Spectrum, any_array
 from ..core.task import ClientData, Task
 from ._closed import BLOCK, first_best, losses, present, weighted
 
@@ -41,12 +41,31 @@ class OwnRows:
     half: Array  # (n, f)  L⁻¹z, or no columns where the global fit is left as it is
 
 
-Read: TypeAlias = Callable[[], Iterable[OwnRows]]
+@dataclass(frozen=True, eq=False)
+class Reader:
+    """A client's rows, block by block, again and again; `kept` in memory where one block holds them all."""
+
+    make: Callable[[], Iterator[OwnRows]]
+    kept: tuple[OwnRows, ...] | None = None
+
+    @classmethod
+    def of(cls, make: Callable[[], Iterator[OwnRows]], numbers: int) -> Reader:
+        return cls(make, tuple(make()) if numbers <= BLOCK else None)
+
+    def __call__(self) -> Iterator[OwnRows]:
+        return self.make() if self.kept is None else iter(self.kept)
+
+    def map(self, change: Callable[[OwnRows], OwnRows]) -> Reader:
+        return Reader(lambda: map(change, self()), None if self.kept is None else tuple(map(change, self.kept)))
+
+
 Rowwise: TypeAlias = Callable[[Array], Array]
 
 
-def own_rows(data: ClientData, features: Rowwise, columns: int, scores: Rowwise, halves: Callable[[Array, Array], Array]) -> Read:
-    """A reader of a client's rows, block by block, again and again; kept in memory where one block holds them all."""
+def own_rows(
+    data: ClientData, features: Rowwise, columns: int, scores: Rowwise, halves: Callable[[Array, Array], Array]
+) -> Reader:
+    """A reader of a client's rows as a second ridge on these features sees them, after these scores."""
 
     def read() -> Iterator[OwnRows]:
         for block in present(data, columns):
@@ -55,34 +74,43 @@ def own_rows(data: ClientData, features: Rowwise, columns: int, scores: Rowwise,
             half = halves(block.x, block.weight)
             yield OwnRows(weighted(block.weight, features(block.x)), left, said, block.y, block.weight, half)
 
-    if data.n * columns > BLOCK:
-        return read
-    rows = list(read())
-    return lambda: rows
+    return Reader.of(read, data.n * columns)
 
 
-def centred_rows(data: ClientData, features: Rowwise, columns: int, intercept: bool) -> tuple[Read, Array, Array, float]:
-    """The rows about their own mean, as a ridge with an intercept sees them; with that mean, the level of the targets, and 1/Ω."""
+def centred_rows(
+    data: ClientData, features: Rowwise, columns: int, intercept: bool
+) -> tuple[Reader, Array, Array, float]:
+    """The rows about their own mean, as a ridge with an intercept sees them; with that mean, the level of the targets, and 1/Ω.
+
+    Rows that do not vary, to rounding, are about their mean exactly zero: there is nothing to learn from what the subtraction leaves.
+    """
     total: Any = 0.0
+    power: Any = 0.0
     sums: Any = 0.0
     levels: Any = 0.0
     for block in present(data, columns) if intercept else ():
+        rows = features(block.x)
         total = total + block.weight.sum()
-        sums = sums + block.weight @ features(block.x)
+        power = power + (block.weight @ rows**2).sum()
+        sums = sums + block.weight @ rows
         levels = levels + block.weight @ block.target
     if not intercept or float(total) == 0:
-        mean, level, share = np.zeros(columns), np.zeros(data.task.classes), 0.0
+        mean, level, share, flat = np.zeros(columns), np.zeros(data.task.classes), 0.0, False
     else:
         mean, level, share = sums / total, levels / total, 1.0 / float(total)
+        flat = float(power - (sums * mean).sum()) <= columns * EPS * float(power)
     mean, level = any_array(mean, like=data.weight), any_array(level, like=data.weight)
 
     def said(x: Array) -> Array:
         return namespace(level).broadcast_to(level, (x.shape[0], level.shape[0]))
 
-    return own_rows(data, lambda x: features(x) - mean, columns, said, no_halves), mean, level, share
+    def centred(x: Array) -> Array:
+        return (0.0 if flat else 1.0) * (features(x) - mean)
+
+    return own_rows(data, centred, columns, said, no_halves), mean, level, share
 
 
-def with_constant(read: Read) -> tuple[Read, float]:
+def with_constant(read: Reader) -> tuple[Reader, float]:
     """One more feature, a constant as large as a row (the root of Σ w |f|² / Σ w), and that constant: the second ridge's intercept."""
     power = total = 0.0
     for block in read():
@@ -94,10 +122,7 @@ def with_constant(read: Read) -> tuple[Read, float]:
         xp = namespace(block.features)
         return replace(block, features=xp.concat([block.features, size * xp.sqrt(block.weight)[:, None]], axis=1))
 
-    def again() -> Iterator[OwnRows]:
-        return map(widened, read())
-
-    return again, size
+    return read.map(widened), size
 
 
 def no_halves(x: Array, weight: Array) -> Array:
@@ -124,16 +149,20 @@ class Path:
     unit: float  # trace(F F') / n
     energy: float  # Σ w |y|²
     level: float  # 1/Ω where the rows are centred on their own mean, which leaves with the row; else 0
-    _read: Read
+    read: Reader
+    turns: tuple[Array, ...] | None = None  # U, where the rows are kept in memory
 
     @classmethod
-    def of(cls, read: Read, n: int, columns: int, level: float = 0.0) -> Path | None:
+    def of(cls, read: Reader, n: int, columns: int, level: float = 0.0) -> Path | None:
         """None where there is nothing to learn from: no row, or features of size zero."""
         return _few(read, level) if n <= columns else _many(read, level)
 
     def blocks(self) -> Iterator[tuple[OwnRows, Array]]:
         """The rows, block by block, each with its rows of U."""
-        for block in self._read():
+        if self.turns is not None:
+            yield from zip(self.read(), self.turns, strict=True)
+            return
+        for block in self.read():
             yield block, self.spectrum.left(block.features)
 
     def coefficients(self, gamma: float) -> Array:
@@ -141,21 +170,25 @@ class Path:
         s = self.spectrum.s
         if self.spectrum.right:
             return self.spectrum.vectors @ (self.turned * (namespace(s).sqrt(s) / (s + gamma))[:, None])
-        (rows,) = self._read()
+        (rows,) = self.read()
         return rows.features.T @ (self.spectrum.vectors @ (self.turned / (s + gamma)[:, None]))
 
     def left_out(self, gamma: float) -> Iterator[tuple[OwnRows, Array, Array | None]]:
         """For each block: its rows, what is left when each is out of the global fit, and the second fit without it.
 
-        Where the blocks carry halves, row i leaves the global fit too: with S = Z A⁻¹ Z' and g = diag S what is left is E_i / (1 - g_i), and
-        the second fit changes by ((HS)_ii - h_i g_i) / (1 - g_i) E_i. No fit (None) where a row has leverage 1.
+        Where the blocks carry halves, row i leaves the global fit too: with S = Z A⁻¹ Z' and g = diag S what is left is
+        E_i / (1 - g_i), and the second fit changes by ((HS)_ii - h_i g_i) / (1 - g_i) E_i. No fit (None) where a row has leverage 1.
         """
         s = self.spectrum.s
         kept = s / (s + gamma)
         for block, u in self.blocks():
             xp = namespace(u)
             squared = u * u
-            free = xp.clip(1.0 - xp.sum(squared, axis=1), min=0.0) + squared @ (gamma / (s + gamma)) - self.level * block.weight
+            free = (
+                xp.clip(1.0 - xp.sum(squared, axis=1), min=0.0)
+                + squared @ (gamma / (s + gamma))
+                - self.level * block.weight
+            )
             left, g = without_row(block)
             if bool(xp.any(free < NO_LEVERAGE)):
                 yield block, left, None
@@ -180,7 +213,7 @@ def without_row(block: OwnRows) -> tuple[Array, Array | None]:
     return block.targets / xp.clip(1.0 - g, min=1e-12)[:, None], g
 
 
-def _few(read: Read, level: float) -> Path | None:
+def _few(read: Reader, level: float) -> Path | None:
     blocks = list(read())
     if not blocks:
         return None
@@ -191,12 +224,13 @@ def _few(read: Read, level: float) -> Path | None:
     trace = float(xp.sum(rows.features**2))
     if trace <= 0:
         return None
+    held = Reader(lambda: iter((rows,)), (rows,))
     s_matrix = linalg.symmetric(rows.half.T) if rows.half.shape[1] else None
     lifted = rows.half[:0] if s_matrix is None else s_matrix @ u
-    return Path(spectrum, u.T @ rows.targets, lifted, u.shape[0], trace / u.shape[0], _energy(rows), level, lambda: [rows])
+    return Path(spectrum, u.T @ rows.targets, lifted, u.shape[0], trace / u.shape[0], _energy(rows), level, held, (u,))
 
 
-def _many(read: Read, level: float) -> Path | None:
+def _many(read: Reader, level: float) -> Path | None:
     gram, cross, lifted, rows, energy = None, None, None, 0, 0.0
     for block in read():
         part, towards, up = linalg.gram(block.features), block.features.T @ block.targets, block.half.T @ block.features
@@ -213,7 +247,8 @@ def _many(read: Read, level: float) -> Path | None:
         return None
     spectrum = linalg.spectrum_of_gram(full)
     scaled = spectrum.vectors / xp.sqrt(spectrum.s)
-    return Path(spectrum, scaled.T @ cross, lifted @ scaled, rows, trace / rows, energy, level, read)
+    turns = None if read.kept is None else tuple(spectrum.left(block.features) for block in read.kept)
+    return Path(spectrum, scaled.T @ cross, lifted @ scaled, rows, trace / rows, energy, level, read, turns)
 
 
 def _energy(rows: OwnRows) -> float:

@@ -19,7 +19,19 @@ from ..core.rng import Rng
 from ..core.settings import Choice, Count, Number, Rule
 from ..core.task import ClientData, Task
 from ._closed import Closed, Tally, first_best
-from ._own import BALANCES, GAMMAS, MOST_BALANCE, Path, Second, choose, left_out_scores, loss_table, no_halves, own_rows, with_constant
+from ._own import (
+    BALANCES,
+    GAMMAS,
+    MOST_BALANCE,
+    Path,
+    Second,
+    choose,
+    left_out_scores,
+    loss_table,
+    no_halves,
+    own_rows,
+    with_constant,
+)
 
 
 @dataclass(frozen=True)
@@ -33,10 +45,10 @@ class APFL(Closed):
     Client k's model depends on the union of all rows and on its own, not on how the rest is dealt. That holds for numbers, for
     `ridge="gcv"` and `"loo"` (sums over rows) and for γ and a chosen per client; with `share=True` only (G, Q) and W keep it.
 
-    γ and a are chosen by exact leave-one-out squared error: per client with W fixed (default), with the row taken out of the global fit too
-    (`joint=True`, honest, sends the factor of G + ρI down), or one pair for all from summed tables of misses (`share=True`, a second round).
-    With W fixed, a is divided by the honesty 1 − edf/N: the global head fits its own rows too well, so what it leaves there is that much
-    too small.
+    γ and a are chosen by exact leave-one-out squared error: per client with W fixed (default), with the row taken out of the
+    global fit too (`joint=True`, honest, sends the factor of G + ρI down), or one pair for all from summed tables of misses
+    (`share=True`, a second round). With W fixed, a is divided by the honesty 1 − edf/N: the global head fits its own rows too
+    well, so what it leaves there is that much too small.
 
     Source: Fan et al., "Analytic Personalized Federated Learning via Dual-Stream Least Squares", arXiv 2508.10732.
     Differs: clients send (G, Q), which add, instead of the pair (Aₖ, Wₖ) and its recursion (equal to rounding); rules choose ρ, γ and a,
@@ -52,7 +64,9 @@ class APFL(Closed):
     balance: Annotated[float | str, Rule("loo")] = "loo"  # a
     _: KW_ONLY
     maps: Annotated[int | None, Count(1, optional=True)] = 1024
-    refine_maps: Annotated[int | None, Count(1, optional=True)] = None  # width of the second map; None: as wide as the first
+    refine_maps: Annotated[int | None, Count(1, optional=True)] = (
+        None  # width of the second map; None: as wide as the first
+    )
     refine_activation: Annotated[str, Choice(*ACTIVATIONS)] = "relu"
     joint: bool = False
     share: bool = False
@@ -60,9 +74,13 @@ class APFL(Closed):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.joint and self.ridge == "pinv":
-            raise BadSetting("joint = True needs the factor of G + ridge I, which ridge = 'pinv' does not have. Use a number, 'gcv' or 'loo'.")
+            raise BadSetting(
+                "joint = True needs the factor of G + ridge I, which ridge = 'pinv' does not have. Use a number, 'gcv' or 'loo'."
+            )
         if self.maps is None and self.refine_maps is not None:
-            raise BadSetting("refine_maps needs maps: with maps = None both ridges see the features as they are. Set maps too.")
+            raise BadSetting(
+                "refine_maps needs maps: with maps = None both ridges see the features as they are. Set maps too."
+            )
 
     @classmethod
     def paper(cls) -> Self:
@@ -110,7 +128,9 @@ class APFL(Closed):
 
     def _choice(self, shared: Tree, path: Path) -> Second:
         if self.share:
-            return Second(float(shared["gamma"]) * (path.unit if isinstance(self.gamma, str) else 1.0), float(shared["balance"]))
+            return Second(
+                float(shared["gamma"]) * (path.unit if isinstance(self.gamma, str) else 1.0), float(shared["balance"])
+            )
         if not isinstance(self.balance, str):
             if not isinstance(self.gamma, str):
                 return Second(float(self.gamma), float(self.balance))
@@ -155,7 +175,9 @@ class APFL(Closed):
     def _nothing(self, shared: Tree, head: Linear) -> TwoStream:
         """A client with nothing to learn from takes the global head home."""
         drawn, xp = self.refine_map(shared), namespace(head.weights)
-        zeros = head.weights if drawn is None else xp.zeros((drawn.width, head.weights.shape[1]), dtype=head.weights.dtype)
+        zeros = (
+            head.weights if drawn is None else xp.zeros((drawn.width, head.weights.shape[1]), dtype=head.weights.dtype)
+        )
         return TwoStream(head, Linear(xp.zeros_like(zeros), xp.zeros_like(head.intercept), drawn), np.float64(0.0))
 
     def estimate(self, shared: Tree, data: ClientData, state: Tree, rng: Rng) -> Mapping[Slot, Array]:
@@ -164,6 +186,8 @@ class APFL(Closed):
         if path is None:
             return {}
         second = self._choice(shared, path)
-        first, personal = zip(*((f, f + second.balance * s) for _, f, s in left_out_scores(path, second.gamma)), strict=True)
+        first, personal = zip(
+            *((f, f + second.balance * s) for _, f, s in left_out_scores(path, second.gamma)), strict=True
+        )
         xp = namespace(first[0])
         return {Slot("personal"): xp.concat(list(personal), axis=0), Slot("global"): xp.concat(list(first), axis=0)}

@@ -16,7 +16,18 @@ from ..core.rng import Rng
 from ..core.settings import Choice, Number, Rule
 from ..core.task import ClientData
 from ._closed import Closed, first_best
-from ._own import GAMMAS, Path, Second, centred_rows, choose, left_out_scores, no_halves, own_rows, with_constant, without_row
+from ._own import (
+    GAMMAS,
+    Path,
+    Second,
+    centred_rows,
+    choose,
+    left_out_scores,
+    no_halves,
+    own_rows,
+    with_constant,
+    without_row,
+)
 
 MUS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 """The grid of mu, the extra weight of a client's own rows."""
@@ -36,9 +47,9 @@ class FedHiP(Closed):
     on the union of all rows and on its own, not on how the rest is dealt (heterogeneity invariance), in every form.
 
     Source: Tang et al., "FedHiP: Heterogeneity-Invariant Personalized Federated Learning Through Closed-Form Solutions", arXiv 2508.04470.
-    Differs: only the abstract is public; its third formula is not. The proximal form is the likeliest reading, and the two others also have
-    every property that the abstract claims (docs/methods/fedhip.md). Rules choose ρ, γ and t; there is an intercept, and the proximal form's
-    own rows have a constant column as large as a row.
+    Differs: only the abstract is public; its third formula is not. The proximal form is the likeliest reading, and the two
+    others also have every property that the abstract claims (docs/methods/fedhip.md). Rules choose ρ, γ and t; there is an
+    intercept, and the proximal form's own rows have a constant column as large as a row.
 
     >>> w = fit(FedHiP(ridge=2.0, intercept=False), toy).progress.server["weights"]
     >>> bool(np.allclose(w, solve_ridge(toy.pooled.x.T @ toy.pooled.x, toy.pooled.x.T @ toy.pooled.target, 2.0)))
@@ -54,11 +65,17 @@ class FedHiP(Closed):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.balance is not None and self.form != "blend":
-            raise BadSetting(f"balance = {self.balance!r}, but only form = 'blend' has a balance. Leave it out, or use form = 'blend'.")
+            raise BadSetting(
+                f"balance = {self.balance!r}, but only form = 'blend' has a balance. Leave it out, or use form = 'blend'."
+            )
         if self.gamma == 0 and self.form != "weighted":
-            raise BadSetting(f"gamma = 0, but form = '{self.form}' needs a number above 0. Only the weighted form can weigh own rows by 0.")
+            raise BadSetting(
+                f"gamma = 0, but form = '{self.form}' needs a number above 0. Only the weighted form can weigh own rows by 0."
+            )
         if self.wants_factor and self.ridge == "pinv":
-            raise BadSetting("ridge = 'pinv' has no factor to send down, which this form needs. Use a number, 'gcv' or 'loo'.")
+            raise BadSetting(
+                "ridge = 'pinv' has no factor to send down, which this form needs. Use a number, 'gcv' or 'loo'."
+            )
         if self.joint and self.form == "weighted":
             raise BadSetting("form = 'weighted' takes a row out of both fits at once anyway: leave joint out.")
 
@@ -133,7 +150,9 @@ class FedHiP(Closed):
     # blend
     def _blend(self, shared: Tree, data: ClientData) -> Linear:
         head = self.head(shared)
-        read, mean, level, share = centred_rows(data, lambda x: self.features(shared, x), self.width(shared), self.intercept)
+        read, mean, level, share = centred_rows(
+            data, lambda x: self.features(shared, x), self.width(shared), self.intercept
+        )
         path = Path.of(read, data.n, self.width(shared), share)
         if path is None:
             return head
@@ -151,7 +170,7 @@ class FedHiP(Closed):
 
     def _mixture(self, path: Path, left: Array) -> Second:
         """(λₖ, t) of least |(1 - t) left + t own|², each row left out of its client's ridge; t* = <left - own, left> / |left - own|²."""
-        fixed = None if self.balance in (None, "loo") else float(self.balance)  # type: ignore[arg-type]
+        fixed = None if self.balance in (None, "loo") else float(self.balance)
         errors, chosen = [], []
         for gamma in [g * path.unit for g in reversed(GAMMAS)] if isinstance(self.gamma, str) else [float(self.gamma)]:
             parts = [(block, fit) for block, _, fit in path.left_out(gamma)]
@@ -160,7 +179,13 @@ class FedHiP(Closed):
             xp = namespace(left)
             gap = left - xp.concat([block.targets - fit for block, fit in parts], axis=0)
             along, power = float(xp.sum(gap * left)), float(xp.sum(gap * gap))
-            t = fixed if fixed is not None else min(max(along / power, 0.0), 1.0) if power > 1e-20 * path.energy else 0.0
+            t = (
+                fixed
+                if fixed is not None
+                else min(max(along / power, 0.0), 1.0)
+                if power > 1e-20 * path.energy
+                else 0.0
+            )
             errors.append(float(xp.sum((left - t * gap) ** 2)))
             chosen.append(Second(gamma, t))
         return chosen[first_best(errors)] if chosen else Second(path.unit, fixed or 0.0)

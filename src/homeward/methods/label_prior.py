@@ -36,7 +36,9 @@ class _LabelPrior(Closed):
 
     def init(self, task: Task, rng: Rng) -> Tree:
         if task.kind != "classes":
-            raise BadSetting(f"{type(self).__name__} corrects by class counts, so it needs task = 'classes', not '{task.kind}'. Use afl or apfl.")
+            raise BadSetting(
+                f"{type(self).__name__} corrects by class counts, so it needs task = 'classes', not '{task.kind}'. Use afl or apfl."
+            )
         return super().init(task, rng)
 
     def moved(self, shared: Tree, by: Array) -> dict[Slot, Model]:
@@ -86,7 +88,9 @@ class LogPrior(_LabelPrior):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.wants_factor and self.ridge == "pinv":
-            raise BadSetting("tau = 'loo' needs the factor of G + ridge I, which ridge = 'pinv' does not have. Use a number, 'gcv' or 'loo'.")
+            raise BadSetting(
+                "tau = 'loo' needs the factor of G + ridge I, which ridge = 'pinv' does not have. Use a number, 'gcv' or 'loo'."
+            )
 
     @property
     def wants_factor(self) -> bool:
@@ -98,13 +102,13 @@ class LogPrior(_LabelPrior):
 
     def tally_tau(self, shared: Tree, data: ClientData, state: Tree, rng: Rng) -> tuple[Tally, Tree]:
         counts, table = class_counts(data), np.zeros(len(TAUS))
-        for block, scores in self._left_out(shared, data):
+        for block, scores in self._unseen(shared, data):
             prior = _log_prior(counts[None, :] - block.target)
             for i, tau in enumerate(TAUS):
                 table[i] += float(losses(data.task, scores + tau * prior, block.y, block.weight).sum())
         return Tally(table), state
 
-    def _left_out(self, shared: Tree, data: ClientData) -> Iterator[tuple[ClientData, Array]]:
+    def _unseen(self, shared: Tree, data: ClientData) -> Iterator[tuple[ClientData, Array]]:
         """The global scores of each row by a head that did not see it: y - E / (1 - g)."""
         halves, head = self.halving(shared), self.head(shared)
         for block in present(data, self.width(shared)):
@@ -113,7 +117,9 @@ class LogPrior(_LabelPrior):
             yield block, block.target - (block.target - head.scores(block.x)) / xp.clip(1.0 - g, min=1e-12)[:, None]
 
     def choose_tau(self, server: Tree, total: Tally, task: Task, rng: Rng) -> Tree:
-        return server.without("factor", "mean", "weight") | Tree(tau=np.float64(TAUS[first_best(np.asarray(total.losses))]))
+        return server.without("factor", "mean", "weight") | Tree(
+            tau=np.float64(TAUS[first_best(np.asarray(total.losses))])
+        )
 
     def personalise(self, shared: Tree, data: ClientData, state: Tree, rng: Rng) -> dict[Slot, Model]:
         tau = float(shared["tau"]) if isinstance(self.tau, str) else float(self.tau)

@@ -1,0 +1,102 @@
+"""`data split` and `data inspect`: who owns which rows, as a file and as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ._show import Json, as_json, table
+
+if TYPE_CHECKING:
+    from ..core.task import Federation
+    from ..data.partition import Partition
+
+app = typer.Typer(help="Look at the data of an experiment before anything is learnt.", no_args_is_help=True)
+
+Overrides = Annotated[
+    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings instead of the file's: partition.alpha=0.5")
+]
+File = Annotated[Path, typer.Argument(metavar="CONFIG", help="A TOML file with [data] and [partition].")]
+MOST_CLIENTS, WIDEST = 60, 100  # of the label picture
+SHADES = "·░▒▓█"
+
+
+@app.command()
+def split(
+    config: File,
+    overrides: Overrides = None,
+    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("partition.npz"),
+    json: Json = False,
+) -> None:
+    """Write the partition, with its hash, to a file."""
+    from ..config import load
+    from ..data.partition import Partition
+
+    if out.exists():
+        Partition.load(out)  # anything but a partition is refused, and stays
+    _, part = load(config, overrides or ()).federation()
+    part.save(out)
+    told = {"file": str(out), "hash": part.hash, "law": part.law, "clients": part.clients, "rows": int(part.sizes.sum())}
+    if json:
+        as_json(told)
+    else:
+        print(f"{out}: {told['rows']} rows of {part.clients} clients by the law '{part.law}', hash {part.hash[:12]}.")
+
+
+@app.command()
+def inspect(config: File, overrides: Overrides = None, json: Json = False) -> None:
+    """Print how unlike the clients are: numbers of size and label skew, and who holds which labels."""
+    from ..config import load
+    from ..data.inspect import label_map, skew
+
+    federation, part = load(config, overrides or ()).federation()
+    numbers = {"law": part.law, "hash": part.hash, **skew(part), **_tests(federation)}
+    if json:
+        as_json({"skew": numbers, "labels": label_map(part), "sizes": _sizes(part)})
+        return
+    table(["", ""], [[name.replace("_", " "), _short(value)] for name, value in numbers.items()], title="skew")
+    print("\n".join(picture(part)))
+
+
+def _sizes(part: Partition) -> dict[str, int]:
+    return dict(zip(part.ids, part.sizes.tolist(), strict=True))
+
+
+def _tests(federation: Federation) -> dict[str, int]:
+    """Rows that are learnt from and rows that are held out, and the smallest test set."""
+    held = {name: federation.tests[name].n if name in federation.tests else 0 for name in federation.clients}
+    learnt = sum(data.n for data in federation.clients.values())
+    return {"train_rows": learnt, "test_rows": sum(held.values()), "test_min": min(held.values())}
+
+
+def _short(value: Any) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else str(value)[:12]
+
+
+def picture(part: Partition) -> list[str]:
+    """The label picture: a line for each client, a block for each class, the darker the more rows of all it holds there."""
+    import numpy as np
+
+    counts = part.counts if len(part.labels) else part.sizes[:, None]
+    width = max(1, min(counts.shape[1], WIDEST - max(map(len, part.ids)) - 10))
+    cells = np.stack([cut.sum(axis=1) for cut in np.array_split(counts, width, axis=1)], axis=1)
+    shade = np.ceil(cells / max(1, int(cells.max())) * (len(SHADES) - 1)).astype(int)
+    wide = 2 if width <= 40 else 1
+    name = max(map(len, part.ids))
+    lines = [
+        f"{client:<{name}} {''.join((SHADES[s] if n else ' ') * wide for s, n in zip(shade[k], cells[k], strict=True))} {part.sizes[k]}"
+        for k, client in enumerate(part.ids[:MOST_CLIENTS])
+    ]
+    more = [f"... and {part.clients - MOST_CLIENTS} more (--json has all)"] if part.clients > MOST_CLIENTS else []
+    return [_legend(part, width), *lines, *more]
+
+
+def _legend(part: Partition, width: int) -> str:
+    if not len(part.labels):
+        return "rows of each client:"
+    names = [str(label) for label in part.labels.tolist()]
+    merged = f", {len(names)} of them in {width} columns" if width < len(names) else ""
+    listed = ", ".join(names) if len(names) <= 12 else f"{names[0]} ... {names[-1]}"
+    return f"labels from left to right: {listed}{merged}; the darker, the more rows; the number is all rows of a client"
