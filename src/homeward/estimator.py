@@ -40,7 +40,8 @@ class _Federated(BaseEstimator):
     # groups go to all of these, also through a Pipeline or a search, where scikit-learn's metadata routing is on
     __metadata_request__fit = {"groups": True}  # noqa: RUF012  # as scikit-learn reads it
     __metadata_request__predict = {"groups": True}  # noqa: RUF012
-    __metadata_request__score = {"groups": True}  # noqa: RUF012
+    # a Pipeline's score always names sample_weight: known here, so that it works, and refused where one is given
+    __metadata_request__score = {"groups": True, "sample_weight": None}  # noqa: RUF012
 
     run_: Run
 

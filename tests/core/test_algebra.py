@@ -258,7 +258,7 @@ def test_a_tree_is_scaled_by_any_number_on_either_side(xp: ModuleType) -> None:
 @pytest.mark.parametrize("use", [operator.add, operator.sub, Tree.dot], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("other", [Tree(a=1.0), Tree(a=1.0, b=1.0, c=1.0), Tree(), 1.0])
 def test_trees_of_different_names_are_told_apart(use: Callable[[Any, Any], Any], other: Any) -> None:
-    with pytest.raises(BadValue, match="does not add to a float|different names do not add.*Pick names"):
+    with pytest.raises(BadValue, match=r"does not add to a float|different names do not add.*Pick names"):
         use(Tree(a=1.0, b=2.0), other)
 
 

@@ -104,7 +104,7 @@ REFUSED_LABELS: list[tuple[Any, str, str]] = [
     (np.array([b"a", b"b"]), "classes", r"y holds labels such as .*b'a'.*y\.astype\(str\)"),
     (np.array(["2020", "2021"], dtype="M8[Y]"), "classes", r"y holds labels such as .*astype\(str\)"),
     (np.array([1j, 2]), "classes", r"y holds labels such as"),
-    (np.array([(1, 2), (1, 3)] + [None], dtype=object)[:2], "classes", r"y holds labels such as \(1, 2\)"),
+    (np.array([(1, 2), (1, 3), None], dtype=object)[:2], "classes", r"y holds labels such as \(1, 2\)"),
     ([[1], [1, 2]], "classes", r"y is no array.*Give every row"),
     ([[1.0], [1.0, 2.0]], "real", r"y is no array.*Give every row"),
     (1.0, "classes", r"y has shape \(\)"),

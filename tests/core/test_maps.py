@@ -36,8 +36,14 @@ def test_golden_map() -> None:
     drawn = RandomMap(0, "primary", 3, 2)
     np.testing.assert_allclose(
         drawn.matrix.ravel(),
-        [-0.4754496525303285, -0.3800140522365279, 0.009699039712110726]
-        + [0.1765381721939518, -0.1508743324481797, -0.35037808791657704],
+        [
+            -0.4754496525303285,
+            -0.3800140522365279,
+            0.009699039712110726,
+            0.1765381721939518,
+            -0.1508743324481797,
+            -0.35037808791657704,
+        ],
         rtol=1e-15,
     )
     assert drawn.hash == "58b48abf3532f7c763634e29914127dc0c0af620c1058aea8979462b5cd24a9f"
@@ -108,7 +114,12 @@ def test_activations_are_their_formulas(name: str) -> None:
 def test_activations_are_torch_s(name: str) -> None:
     torch = pytest.importorskip("torch")
     functional = torch.nn.functional
-    theirs = {"identity": lambda x: x, "tanh": torch.tanh, "sigmoid": torch.sigmoid, "leaky-relu": functional.leaky_relu}
+    theirs = {
+        "identity": lambda x: x,
+        "tanh": torch.tanh,
+        "sigmoid": torch.sigmoid,
+        "leaky-relu": functional.leaky_relu,
+    }
     for dtype, atol in ((torch.float64, 1e-14), (torch.float32, 2e-6)):
         x = torch.tensor(POINTS, dtype=dtype)
         ours = ACTIVATIONS[name](x)

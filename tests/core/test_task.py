@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ def test_labels_become_class_numbers_and_back(y: Any, labels: list[Any]) -> None
     assert fed.task.labels[data.y].tolist() == list(y)
     assert data.target.tolist() == np.eye(len(labels))[data.y].tolist()
     assert fed.task.codes(y).tolist() == data.y.tolist()
-    with pytest.raises(BadData, match="y, row 0 has the label|y holds labels of another type"):
+    with pytest.raises(BadData, match=r"y, row 0 has the label|y holds labels of another type"):
         fed.task.codes(np.array(["nobody's"] if isinstance(labels[0], str) else [5]))
 
 
@@ -64,9 +65,9 @@ def test_every_row_goes_to_its_client_in_order(kind: str) -> None:
     fed = Federation.from_arrays(X, KINDS[kind], GROUPS, task=kind, weights=np.arange(30))
     assert list(fed.clients) == ["east", "north", "south"]
     for name, data in fed.clients.items():
-        np.testing.assert_array_equal(data.x, X[GROUPS == name])
-        np.testing.assert_array_equal(data.weight, np.flatnonzero(GROUPS == name))
-        assert data.n == (GROUPS == name).sum() and data.target.shape == (data.n, fed.task.classes)
+        np.testing.assert_array_equal(data.x, X[name == GROUPS])
+        np.testing.assert_array_equal(data.weight, np.flatnonzero(name == GROUPS))
+        assert data.n == (name == GROUPS).sum() and data.target.shape == (data.n, fed.task.classes)
     assert fed.pooled.n == 30
     assert sorted(fed.pooled.weight) == list(range(30))
 
@@ -106,7 +107,9 @@ def test_a_partition_names_clients_and_leaves_rows_of_nobody_out() -> None:
 
 
 def test_a_client_of_a_partition_may_have_no_rows() -> None:
-    part = hw.Partition(np.array([0, 0, 2]), ("a", "b", "c"), np.array([0, 1]), np.array([[1, 1], [0, 0], [1, 0]]), "x", {})
+    part = hw.Partition(
+        np.array([0, 0, 2]), ("a", "b", "c"), np.array([0, 1]), np.array([[1, 1], [0, 0], [1, 0]]), "x", {}
+    )
     for task in ("classes", "real"):
         fed = Federation.from_arrays(np.ones((3, 2)), [0, 1, 0], part, task=task)
         assert [data.n for data in fed.clients.values()] == [2, 0, 1]
@@ -118,7 +121,7 @@ def test_classes_are_declared_in_any_order() -> None:
     fed = Federation.from_arrays(X, Y, classes=["c", "z", "b", "a"])
     assert fed.task.labels.tolist() == ["c", "z", "b", "a"]
     assert fed.task.labels[fed.clients["all"].y].tolist() == Y.tolist()
-    with pytest.raises(BadData, match="y, row 2 has the label .*'c'"):
+    with pytest.raises(BadData, match=r"y, row 2 has the label .*'c'"):
         Federation.from_arrays(X, Y, classes=["a", "b"])
 
 
@@ -188,7 +191,7 @@ def test_holdout_splits_each_class_of_each_client(
     assert set(held.valids) == (set(fed.clients) if val else set())
     for name, data in fed.clients.items():
         parts = [numbers(split[name]) for split in (held.clients, held.tests, held.valids) if name in split]
-        assert sorted(sum(parts, [])) == numbers(data)  # disjoint and complete
+        assert sorted(chain(*parts)) == numbers(data)  # disjoint and complete
         assert parts[0] == sorted(parts[0])
         strata = [0, 1, 2] if kind == "classes" else [None]
         for c in strata:
@@ -293,7 +296,7 @@ def test_a_source_that_gives_other_rows_the_second_time_is_refused(change: str) 
 def test_an_exhausted_iterator_is_no_source() -> None:
     rows = source(X, Y)()
     fed = Federation.from_chunks({"north": lambda: rows})
-    with pytest.raises(BadData, match="Chunk 0 had 7 rows at first and 0 now.*each time it is called"):
+    with pytest.raises(BadData, match=r"Chunk 0 had 7 rows at first and 0 now.*each time it is called"):
         fed.clients["north"].hash  # noqa: B018
 
 
@@ -319,7 +322,7 @@ def test_bad_chunks_are_named(chunks: Any, message: str) -> None:
 def test_chunks_keep_to_declared_bounds_and_classes() -> None:
     with pytest.raises(BadData, match=r"row \d+, column \d is .*above the declared high"):
         Federation.from_chunks({"n": source(X, Y)}, declare=Bounds(high=1.0))
-    with pytest.raises(BadData, match="client 'n', y, row 2 has the label .*'c'"):
+    with pytest.raises(BadData, match=r"client 'n', y, row 2 has the label .*'c'"):
         Federation.from_chunks({"n": source(X, Y)}, classes=["a", "b"])
 
 
@@ -350,7 +353,7 @@ def test_only_and_without_share_a_federation() -> None:
 
 def test_who_is_here_does_not_join_again() -> None:
     fed = Federation.from_arrays(X, Y, GROUPS)
-    with pytest.raises(BadData, match="'east' is here already.*another id"):
+    with pytest.raises(BadData, match=r"'east' is here already.*another id"):
         fed.joined(fed.only("east"))
 
 

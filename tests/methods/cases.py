@@ -79,13 +79,14 @@ def table(
     weighed: bool = False,
     seed: int = 0,
 ) -> Table:
-    """Clients `a`, `b`, ... of unlike sizes, places and classes; features off centre; weights with some zeros."""
+    """Clients `a`, `b`, ... of unlike sizes, places and laws; features off centre; weights with some zeros."""
     draw = np.random.default_rng(seed)
     owner = np.sort(draw.choice(clients, n, p=np.arange(1, clients + 1) / np.arange(1, clients + 1).sum()))
     owner[:clients] = np.arange(clients)
     x = draw.normal(size=(n, d)) + 0.7 * draw.normal(size=(clients, d))[owner] + 0.5
     clean = x @ draw.normal(size=(d, outputs)) + 0.8 * draw.normal(size=(clients, outputs))[owner]
-    noisy = clean + 0.7 * draw.normal(size=clean.shape)
+    theirs = np.einsum("nd,ndc->nc", x, draw.normal(size=(clients, d, outputs))[owner])
+    noisy = clean + theirs + 0.4 * draw.normal(size=clean.shape)
     y = {"classes": noisy.argmax(1), "multilabel": (noisy > 0).astype(float), "real": noisy + 3.0}[kind]
     weights = np.where(draw.random(n) < 0.15, 0.0, draw.uniform(0.2, 3.0, n)) if weighed else None
     if weights is not None:

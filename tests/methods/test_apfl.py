@@ -129,7 +129,6 @@ def test_a_shared_pair_is_the_least_of_the_summed_table(intercept: bool, joint: 
         for i, gamma in enumerate(oracles.grid_of(mine, intercept)):
             first, added = oracles.both_without_each(mine, others, 0.5, gamma, intercept, joint)
             total[i] += [oracles.cost(kind, first + a * added, mine.y, mine.w) for a in oracles.BALANCES]
-    assert np.allclose(run.progress.totals[0].rows if len(run.progress.totals) > 1 else total.shape[0], total.shape[0]) or True
     i, j = divmod(oracles.least(list(total.ravel())), 9)
     gamma, balance = oracles.GAMMAS[::-1][i], oracles.BALANCES[j]
     assert (float(run.progress.server["gamma"]), float(run.progress.server["balance"])) == (gamma, balance)
@@ -141,14 +140,21 @@ def test_a_shared_pair_is_the_least_of_the_summed_table(intercept: bool, joint: 
 
 
 def test_the_balance_is_divided_by_the_honesty_of_the_global_fit() -> None:
-    data = table(seed=4)
-    method = hw.APFL(0.05, maps=60)
+    data, method = table(), hw.APFL(0.05, maps=60)
     rows, run = rows_of(data, method), hw.fit(method, data.federation())
     everyone = oracles.together(list(rows.values()))
     honest = oracles.honesty(everyone.x, everyone.w, 0.05, True)
-    assert float(run.progress.server["honesty"]) == pytest.approx(honest) and honest < 0.5
-    balances = [float(own(run, c).balance) for c in rows]
-    assert all(0 <= b <= 1.5 / honest + 1e-12 for b in balances) and max(balances) > 1.5
+    assert float(run.progress.server["honesty"]) == pytest.approx(honest) and honest < 0.7
+    for client in rows:
+        mine, others = split(rows, client)
+        undivided = min(
+            (float(mine.w @ ((mine.y - first - a * added) ** 2).sum(1)), a)
+            for first, added in (
+                oracles.both_without_each(mine, others, 0.05, g, True, False) for g in oracles.grid_of(mine, True)
+            )
+            for a in np.linspace(0, 1.5, 301)
+        )[1]
+        assert float(own(run, client).balance) == pytest.approx(undivided / honest, abs=0.005 / honest)
 
 
 @joints
@@ -209,10 +215,11 @@ def test_apfl_13_a_client_whose_rows_say_nothing_of_each_other_keeps_the_global_
 @pytest.mark.parametrize("settings_", [{}, {"joint": True}, {"share": True}, {"balance": 0.5}])
 def test_clients_without_rows_of_one_row_or_of_one_class_are_welcome(settings_: dict[str, Any]) -> None:
     data = table(n=60)
+    data = Table(data.x, data.y, data.groups.astype("U9"), classes=data.classes)
     data.groups[:3] = ["empty", "single", "single"]
     weights = np.where(data.groups == "empty", 0.0, 1.0)
     weights[2] = 0.0
-    data.groups[data.y == 1] = "one class"
+    data.groups[(data.y == 1) & (data.groups == "c")] = "one class"
     run = hw.fit(hw.APFL(maps=12, **settings_), data.federation(weights=weights))
     assert np.isfinite(all_scores(run, data.x)).all()
     assert (scores(run, data.x, "empty") == scores(run, data.x, "empty", "global")).all()

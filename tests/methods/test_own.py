@@ -68,8 +68,8 @@ def test_apfl_4_primal_is_dual(r: int, sizes: list[int], halves: int) -> None:
 
 @tall_or_wide
 def test_leave_one_out_is_exact_where_rows_nearly_fit_themselves(r: int) -> None:
-    """At gamma = 1e-5 six rows in 30 columns leave a millionth of themselves, and that is right to eight digits."""
-    rows, gamma = own(n=6, r=r, c=1), 1e-5
+    """At gamma = 1e-4 six rows in 30 columns leave some millionths of themselves, and that is right to eight digits."""
+    rows, gamma = own(n=6, r=r, c=1), 1e-4
     ((_, _, fit),) = path_of(rows, [6]).left_out(gamma)
     assert fit is not None
     root = np.sqrt(rows.weight)[:, None]

@@ -10,6 +10,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Sequence
+from io import TextIOWrapper
 from typing import Annotated, Any
 
 import click
@@ -24,6 +25,7 @@ app = typer.Typer(
     help="Personalised federated learning: learn together, and each goes home with a model of its own.",
     no_args_is_help=True,
     add_completion=False,
+    suggest_commands=False,  # click does
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -47,7 +49,7 @@ def _start(
 
 @app.command(add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def demo(context: typer.Context) -> None:
-    """A first result, offline: methods side by side on digits, a report page, a model for each client."""
+    """A first result, offline: methods side by side on digits."""
     from .demo import demo as show  # loaded when it is wanted: it draws charts
 
     alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -63,6 +65,9 @@ runs.register(app)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and gives its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without Greek or blocks shows question marks
     with warnings.catch_warnings():
         warnings.showwarning = _warned
         try:
@@ -90,7 +95,9 @@ def _answered(error: Exception) -> int:
         case HomewardError():
             _complain(str(error))
         case OSError():
-            _complain(f"{error.filename or 'a file'}: {error.strerror or error}. Check the path, its rights and the disk.")
+            _complain(
+                f"{error.filename or 'a file'}: {error.strerror or error}. Check the path, its rights and the disk."
+            )
         case MemoryError():
             _complain("there is not enough memory for this. Use fewer rows, columns or random maps (method.maps).")
         case _:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, to stdout.")]
 PATIENCE = 2.0  # seconds until there is something to see
+UNITS = ("B", "kB", "MB", "GB", "TB")
 PIPED = 160  # columns where there is no terminal
 
 
@@ -45,7 +46,14 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str = ""
     from rich.table import Table
 
     cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
-    shown = Table(box=box.SIMPLE_HEAD, title=title or None, title_justify="left", title_style="bold", pad_edge=False)
+    shown = Table(
+        box=box.SIMPLE_HEAD,
+        title=title or None,
+        title_justify="left",
+        title_style="bold",
+        pad_edge=False,
+        show_header=any(columns),
+    )
     for i, name in enumerate(columns):
         numbers = cells and all(row[i][:1].isdigit() or row[i][:1] in ("", "-", "+") for row in cells)
         shown.add_column(name, justify="right" if numbers else "left", overflow="fold")
@@ -63,13 +71,10 @@ def size(count: float) -> str:
     >>> size(999), size(4_290_856)
     ('999 B', '4.3 MB')
     """
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            break
-        count /= 1000
-    else:
-        unit = "TB"
-    return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+    power = 0
+    while count >= 1000 and power < len(UNITS) - 1:
+        count, power = count / 1000, power + 1
+    return f"{count:.{min(power, 1)}f} {UNITS[power]}"
 
 
 def score(metric: str, value: float) -> str:
@@ -89,7 +94,9 @@ class Waiting:
     """
 
     def __init__(self) -> None:
-        self.start, self.bar, self.tasks = time.monotonic(), None, {}  # type: Progress | None, dict[str, TaskID]
+        self.start = time.monotonic()
+        self.bar: Progress | None = None
+        self.tasks: dict[str, TaskID] = {}
 
     def __enter__(self) -> Self:
         return self

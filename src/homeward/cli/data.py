@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Look at the data of an experiment before anything is learnt.", no_args_is_help=True)
 
 Overrides = Annotated[
-    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings instead of the file's: partition.alpha=0.5")
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]...", help="Settings instead of the file's: partition.alpha=0.5"),
 ]
 File = Annotated[Path, typer.Argument(metavar="CONFIG", help="A TOML file with [data] and [partition].")]
 MOST_CLIENTS, WIDEST = 60, 100  # of the label picture
@@ -38,7 +39,13 @@ def split(
         Partition.load(out)  # anything but a partition is refused, and stays
     _, part = load(config, overrides or ()).federation()
     part.save(out)
-    told = {"file": str(out), "hash": part.hash, "law": part.law, "clients": part.clients, "rows": int(part.sizes.sum())}
+    told = {
+        "file": str(out),
+        "hash": part.hash,
+        "law": part.law,
+        "clients": part.clients,
+        "rows": int(part.sizes.sum()),
+    }
     if json:
         as_json(told)
     else:
@@ -47,7 +54,7 @@ def split(
 
 @app.command()
 def inspect(config: File, overrides: Overrides = None, json: Json = False) -> None:
-    """Print how unlike the clients are: numbers of size and label skew, and who holds which labels."""
+    """Print how unlike the clients are, and who holds which labels."""
     from ..config import load
     from ..data.inspect import label_map, skew
 
@@ -82,7 +89,7 @@ def picture(part: Partition) -> list[str]:
     counts = part.counts if len(part.labels) else part.sizes[:, None]
     width = max(1, min(counts.shape[1], WIDEST - max(map(len, part.ids)) - 10))
     cells = np.stack([cut.sum(axis=1) for cut in np.array_split(counts, width, axis=1)], axis=1)
-    shade = np.ceil(cells / max(1, int(cells.max())) * (len(SHADES) - 1)).astype(int)
+    shade = cells * len(SHADES) // (int(cells.max()) + 1)
     wide = 2 if width <= 40 else 1
     name = max(map(len, part.ids))
     lines = [

@@ -139,12 +139,16 @@ class Partition:
         return codes
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the partition to a file, whole or not at all: an .npz without pickle, with its schema and hash."""
+        """Writes the partition to a file, whole or not at all."""
+        write_file(path, self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """What `save` writes: an .npz without pickle, with its schema and hash."""
         header = {"format": _FORMAT, "schema": SCHEMA, "hash": self.hash, **self._words()}
         words = np.frombuffer(json.dumps(header).encode(), np.uint8)
         buffer = io.BytesIO()
         np.savez_compressed(buffer, allow_pickle=False, header=words, owner=self.owner, counts=self.counts)
-        write_file(path, buffer.getvalue())
+        return buffer.getvalue()
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Partition:

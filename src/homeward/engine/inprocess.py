@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..core import wire
-from ..core.algebra import Message, named, received, summed
+from ..core.algebra import Both, Gather, Message, Sum, named, received, summed
+from ..core.errors import BadValue
 from ..core.method import Method, Round, Slot, State
 from ..core.model import Model
 from ..core.rng import rng_for
@@ -56,6 +57,11 @@ class InProcess:
                 if client not in states:
                     states[client] = self.method.begin(down, self.data[client], rng_for(where[0], "init"))
                 message, states[client] = step.client(down, self.data[client], states[client], rng_for(*where, client))
+                if not isinstance(message, Sum | Gather | Both):
+                    raise BadValue(
+                        f"Round '{step.name}' of {type(self.method).__name__} sends a {type(message).__name__}, which is no "
+                        "message: return a Sum, a Gather or a Both."
+                    )
                 counted(sent, client, "down", down)
                 counted(sent, client, "up", message)
                 if self.keep_messages:

@@ -31,13 +31,14 @@ def fit(
     engine: str = "inprocess",
     checkpoint: str | os.PathLike[str] | None = None,
     resume: bool = False,
+    files: Mapping[str, bytes] | None = None,
     keep_messages: bool = False,
     notice: Notice = nobody_listens,
 ) -> Run:
     """Learns a method on a federation.
 
-    checkpoint: a folder that holds the run after every round. resume: go on from there, to the same bits. keep_messages: the run keeps
-    what each client sent in the first round, so that it can be forgotten later without its data.
+    checkpoint: a folder that holds the run after every round, with `files` beside it. resume: go on from there, to the same bits.
+    keep_messages: the run keeps what each client sent in the first round, so that it can be forgotten later without its data.
     """
     if engine not in ENGINES:
         raise BadSetting(
@@ -60,7 +61,7 @@ def fit(
         from .store import load_run  # the store reads and writes runs: it stands on this module
 
         run = load_run(checkpoint, federation=federation, method=method, notice=notice).matching(run)
-    return run.resume(checkpoint)
+    return run.resume(checkpoint, files)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,18 +115,18 @@ class Run:
         """Neither this client's rows nor a fresh model of it are here."""
         return client not in self.here and (client in self.stale or client not in self.stored)
 
-    def resume(self, checkpoint: str | os.PathLike[str] | None = None) -> Run:
+    def resume(self, checkpoint: str | os.PathLike[str] | None = None, files: Mapping[str, bytes] | None = None) -> Run:
         """Carries what rounds are left. Everyone's rows must be here."""
         if not self.finished:
-            return replace(self, progress=self._carried(checkpoint)).resume(checkpoint)
+            return replace(self, progress=self._carried(checkpoint, files)).resume(checkpoint, files)
         if not self.delivered:
             self.carrier.deliver(self.shared, self.ids)
         done = replace(self, delivered=True)
         if checkpoint is not None:
-            done.save(checkpoint)
+            done.save(checkpoint, files)
         return done
 
-    def _carried(self, checkpoint: str | os.PathLike[str] | None) -> Progress:
+    def _carried(self, checkpoint: str | os.PathLike[str] | None, files: Mapping[str, bytes] | None) -> Progress:
         missing = sorted(set(self.ids) - set(self.here))
         if missing:
             raise Pending(
@@ -135,7 +136,7 @@ class Run:
 
         def after(at: Progress) -> None:
             if checkpoint is not None and not over(self.method, at):  # the last round is saved with the models, once
-                replace(self, progress=at).save(checkpoint)
+                replace(self, progress=at).save(checkpoint, files)
 
         return carry(self.method, self.task, self.carrier, self.seed, self.progress, after)
 
@@ -262,7 +263,7 @@ class Run:
             "data": self.origin.get("data", ""),
             "partition": self.origin.get("partition", ""),
             "method": name_of(inner),
-            "settings": inner.settings,
+            "settings": {**inner.settings, "standardise": inner is not self.method},
             "seed": self.seed,
             "round": self.progress.done,
         }

@@ -1,0 +1,157 @@
+"""Joining and leaving: equal to having been there from the start, or never."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import homeward as hw
+from homeward.core import wire
+from homeward.core.errors import BadData, Pending
+from homeward.testing import toy
+
+METHODS = [
+    hw.AFL(),
+    hw.AFL(ridge="loo"),
+    hw.APFL(maps=24),
+    hw.APFL(maps=24, joint=True),
+    hw.APFL(maps=24, share=True),
+    hw.FedHiP(),
+    hw.FedHiP(form="weighted"),
+    hw.FedHiP(form="blend"),
+    hw.LocalRidge(maps=24),
+    hw.Masked(maps=24),
+    hw.LogPrior(maps=24),
+    hw.standardised(hw.APFL(maps=24)),
+]
+X = toy().pooled.x
+
+
+def same(a, b, tolerance=1e-8):
+    """All models of all clients agree, relative to their size."""
+    assert a.ids == b.ids
+    for client in a.ids:
+        for slot, model in a.models(client).items():
+            left, right = model.decision_function(X), b.models(client)[slot].decision_function(X)
+            finite = np.isfinite(right)
+            assert (finite == np.isfinite(left)).all()
+            assert np.abs(left[finite] - right[finite]).max() <= tolerance * max(1.0, np.abs(right[finite]).max())
+
+
+@pytest.mark.parametrize("method", METHODS, ids=str)
+def test_forget_is_never_having_been_there(method):
+    same(hw.fit(method, toy()).forget("b"), hw.fit(method, toy().without("b")))
+
+
+@pytest.mark.parametrize("method", METHODS, ids=str)
+def test_join_is_having_been_there_from_the_start(method):
+    run = hw.fit(method, toy().without("b", "one row"))
+    same(run.join(toy().only("b", "one row")), hw.fit(method, toy()))
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.permutations(sorted(toy().clients)))
+def test_clients_join_in_any_order(order):
+    run = hw.fit(hw.APFL(maps=16), toy().only(order[0]))
+    for client in order[1:]:
+        run = run.join(toy().only(client))
+    same(run, hw.fit(hw.APFL(maps=16), toy()))
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.sampled_from(["b", "c", "no class 2", "one class", "one row"]), unique=True, min_size=1, max_size=4))
+def test_join_after_forget_restores_everything(leavers):
+    run = whole = hw.fit(hw.FedHiP(), toy())
+    for client in leavers:
+        run = run.forget(client)
+    same(run.join(toy().only(*leavers)), whole)
+
+
+FORGET = """
+import sys
+import numpy as np
+import homeward as hw
+from homeward.testing import toy
+run = hw.load_run(sys.argv[1])
+left = run.forget("b", federation=toy().only("b"))
+assert left.pending == ("a", "c", "no class 2", "one class", "one row"), left.pending
+left.save(sys.argv[2])
+back = hw.load_run(sys.argv[2], federation=toy().without("b"))
+x = toy().pooled.x
+np.savez(sys.argv[3], stranger=left.stranger.decision_function(x), a=back.model("a").decision_function(x))
+"""
+
+
+def test_forget_in_a_new_process_from_the_saved_run(tmp_path):
+    hw.fit(hw.APFL(maps=24), toy()).save(tmp_path / "run")
+    subprocess.run([sys.executable, "-c", FORGET, *(str(tmp_path / n) for n in ("run", "left", "out.npz"))], check=True)
+    fresh = hw.fit(hw.APFL(maps=24), toy().without("b"))
+    with np.load(tmp_path / "out.npz") as found:
+        np.testing.assert_allclose(found["stranger"], fresh.stranger.decision_function(X), rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(found["a"], fresh.model("a").decision_function(X), rtol=1e-8, atol=1e-8)
+    assert not (tmp_path / "left" / "models" / "b.safetensors").exists()
+
+
+def test_a_leaver_s_message_is_enough(tmp_path):
+    run = hw.fit(hw.APFL(maps=24), toy(), keep_messages=True)
+    run.save(tmp_path / "run")
+    fresh = hw.fit(hw.APFL(maps=24), toy().without("b"))
+    kept = hw.load_run(tmp_path / "run").forget("b")
+    given = hw.load_run(tmp_path / "run").forget("b", message=run.carrier.messages["b"])
+    for left in (kept, given):
+        np.testing.assert_allclose(left.stranger.decision_function(X), fresh.stranger.decision_function(X), atol=1e-8)
+        with pytest.raises(Pending, match="federation="):
+            left.model("a")
+
+
+def test_with_a_second_round_the_run_is_pending_until_everyone_is_there(tmp_path):
+    method = hw.LogPrior(maps=24)
+    hw.fit(method, toy()).save(tmp_path / "run")
+    left = hw.load_run(tmp_path / "run").forget("b", federation=toy().only("b"))
+    assert left.pending == left.ids and left.stranger is None
+    left.save(tmp_path / "left")
+    same(hw.load_run(tmp_path / "left", federation=toy().without("b")).resume(), hw.fit(method, toy().without("b")))
+
+
+def test_a_standardised_method_measures_again_or_keeps_its_scale():
+    method = hw.standardised(hw.APFL(maps=24))
+    run = hw.fit(method, toy())
+    again, kept = run.forget("b"), run.forget("b", scale="keep")
+    same(again, hw.fit(method, toy().without("b")))
+    assert np.array_equal(kept.progress.server["mean"], run.progress.server["mean"])
+    assert not np.array_equal(again.progress.server["mean"], run.progress.server["mean"])
+    assert [r.receipts[-1]["scale"] for r in (again, kept)] == ["again", "keep"]
+    same(kept.join(toy().only("b"), scale="keep"), run)
+
+
+def test_a_receipt_names_the_sums_before_and_after():
+    run = hw.fit(hw.AFL(), toy())
+    left = run.forget("c")
+    (receipt,) = left.receipts
+    assert receipt["action"] == "forget" and receipt["clients"] == ["c"]
+    assert receipt["sums_before"] != receipt["sums_after"] and "not that models handed out" in receipt["proves"]
+    assert left.join(toy().only("c")).receipts[-1]["sums_before"] == receipt["sums_after"]
+
+
+def test_other_rows_under_a_leaver_s_name_are_refused(tmp_path):
+    hw.fit(hw.AFL(), toy()).save(tmp_path / "run")
+    other = toy(rows=30).only("b")
+    with pytest.raises(BadData, match="'b' are not those that it joined with"):
+        hw.load_run(tmp_path / "run").forget("b", federation=other)
+
+
+def test_newcomers_with_fewer_classes_are_looked_up_in_the_run_s():
+    run = hw.fit(hw.AFL(), toy().without("no class 2"))
+    data = toy().clients["no class 2"]
+    newcomer = hw.Federation.from_arrays(data.x, data.y, ["no class 2"] * data.n)
+    assert newcomer.task.classes == 2
+    same(run.join(newcomer), hw.fit(hw.AFL(), toy()))
+
+
+def test_a_message_travels_to_the_same_bytes():
+    run = hw.fit(hw.AFL(), toy(), keep_messages=True)
+    (message,) = run.carrier.messages["a"]
+    assert wire.to_bytes(wire.from_bytes(wire.to_bytes(message))[0]) == wire.to_bytes(message)

@@ -1,0 +1,133 @@
+"""The conformance suite catches what it says it does, and passes what is in the table."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+import homeward as hw
+from homeward.core.algebra import Sum, Tree
+from homeward.core.method import Method, Round, Slot
+from homeward.core.model import Linear
+from homeward.testing import CHECKS, check_method
+
+SMALL = {"apfl": {"maps": 24}, "masked": {"maps": 24}, "log-prior": {"maps": 24}, "local-ridge": {"maps": 24}}
+VARIANTS = [
+    *(hw.METHODS[name](**SMALL.get(name, {})) for name in hw.METHODS),
+    hw.AFL(ridge="loo", maps=16),
+    hw.AFL(ridge="pinv"),
+    hw.AFL(ridge=0.1, intercept=False),
+    hw.APFL(maps=None),
+    hw.APFL(maps=24, joint=True),
+    hw.APFL(maps=24, share=True, ridge="loo"),
+    hw.APFL(ridge=0.01, gamma=1.0, balance=0.5, intercept=False, maps=24),
+    hw.FedHiP(joint=True),
+    hw.FedHiP(form="weighted"),
+    hw.FedHiP(form="blend"),
+    hw.FedHiP(form="blend", joint=True, intercept=False),
+    hw.LogPrior(maps=24, tau=0.1),
+    hw.standardised(hw.APFL(maps=24)),
+    hw.standardised(hw.LogPrior(maps=24)),
+]
+
+
+@pytest.mark.parametrize("method", VARIANTS, ids=str)
+@pytest.mark.parametrize("ask", CHECKS.values(), ids=CHECKS)
+def test_methods_of_the_table_conform(ask, method):
+    assert ask(method) is None
+
+
+@dataclass(frozen=True, eq=False)
+class Total(Sum):
+    value: Any
+
+
+@dataclass(frozen=True)
+class Sound(Method):
+    """The mean of all rows as every class's weights; each defect below changes one thing."""
+
+    notes: dict = field(default_factory=dict, compare=False)
+
+    def plan(self):
+        return [Round("sum", self.add, self.keep), Round("sum", self.add, self.keep)]
+
+    def add(self, shared, data, state, rng) -> tuple[Total, Tree]:
+        return Total(data.x.sum(axis=0)), state
+
+    def keep(self, server, total, task, rng):
+        return Tree(w=total.value)
+
+    def personalise(self, shared, data, state, rng):
+        return {Slot("personal"): Linear(np.outer(shared["w"], np.arange(3.0)), np.zeros(3))}
+
+
+class WritesRows(Sound):
+    def add(self, shared, data, state, rng) -> tuple[Total, Tree]:
+        data.x[0] = 0
+        return Total(data.x.sum(axis=0)), state
+
+
+class Remembers(Sound):
+    def add(self, shared, data, state, rng) -> tuple[Total, Tree]:
+        self.notes[data.n] = 1
+        return Total(data.x.sum(axis=0)), state
+
+
+class DrawsFromNowhere(Sound):
+    def keep(self, server, total, task, rng):
+        return Tree(w=total.value + np.random.default_rng().normal(size=6))
+
+
+class ForgetsOnDisk(Sound):
+    def keep(self, server, total, task, rng):
+        return Tree(w=np.asarray(total.value) + (1.0 if isinstance(server.get("w"), Marked) else 0.0)).map(
+            lambda a: a.view(Marked)
+        )
+
+
+class Marked(np.ndarray):
+    """Loses its mark when it is saved."""
+
+
+class NaNs(Sound):
+    def personalise(self, shared, data, state, rng):
+        return {Slot("personal"): Linear(np.full((6, 3), np.nan if data.n == 1 else 0.0), np.zeros(3))}
+
+
+class SendsTrees(Sound):
+    def add(self, shared, data, state, rng):
+        return Tree(value=data.x.sum(axis=0)), state
+
+
+class KnowsEverybody(Sound):
+    def stranger(self, shared):
+        return Linear(np.zeros((5, 3)), np.zeros(3))
+
+
+class Leaks(Sound):
+    def personalise(self, shared, data, state, rng):
+        shared["w"][0] += 1.0
+        return super().personalise(shared, data, state, rng)
+
+
+def test_a_sound_method_passes():
+    assert check_method(Sound) is None
+
+
+@pytest.mark.parametrize(
+    ("defect", "caught"),
+    [
+        (WritesRows, "pure|read-only"),
+        (Remembers, "pure"),
+        (DrawsFromNowhere, "same_twice"),
+        (ForgetsOnDisk, "resumed"),
+        (NaNs, "precisions"),
+        (SendsTrees, "sends a Tree, which is no message"),
+        (KnowsEverybody, "unknown_client|mismatch|matmul"),
+        (Leaks, "same_twice|personalise|resumed"),
+    ],
+)
+def test_a_defect_is_caught(defect, caught):
+    with pytest.raises((AssertionError, ValueError, TypeError), match=caught):
+        check_method(defect)
