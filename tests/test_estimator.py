@@ -406,9 +406,9 @@ def test_a_search_over_ridge_and_gamma(flowers, routed, piped) -> None:
     search.fit(X, y, groups=groups)
     assert len(search.cv_results_["params"]) == 6
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
-    assert search.best_score_ > 0.9
-    assert search.score(X, y, groups=groups) > 0.9
-    assert (search.best_estimator_.predict(X, groups=groups) == y).mean() > 0.9
+    assert search.best_score_ > 0.85
+    assert search.score(X, y, groups=groups) > 0.85
+    assert (search.best_estimator_.predict(X, groups=groups) == y).mean() > 0.85
 
 
 def test_a_search_over_methods(flowers, routed) -> None:

@@ -25,6 +25,7 @@ from homeward.core.algebra import (
     mapped,
     named,
     parts,
+    plain,
     received,
     summed,
 )
@@ -225,7 +226,7 @@ def test_nobody_is_no_total() -> None:
 
 
 def test_tree_picks_names_and_merges() -> None:
-    t = Tree({"a": 1.0, "b": 2.0}, c=3.0)
+    t = Tree({"c": 3.0, "b": 2.0}, a=1.0)
     assert t.names == ("a", "b", "c")
     assert dict(t.only("c", "a")) == {"c": 3.0, "a": 1.0}
     assert dict(t.without("a", "nobody")) == {"b": 2.0, "c": 3.0}
@@ -279,8 +280,17 @@ def test_each_client_receives_its_own_entry_or_the_default(xp: ModuleType) -> No
     for client, value in (("a", 1), ("b", 0), ("nobody", -1)):
         down = received(shared, client)
         assert down["body"] is shared["body"]
-        assert [x.tolist() for x in arrays(down)] == [[1], [value] * 2, [value] * 2, 0, [value] * 2]
+        assert [x.tolist() for x in arrays(down)] == [[1], [value] * 2, 0, [value] * 2, [value] * 2]
     assert received(heads, "b") is heads.entries["b"]
+
+
+def test_arrays_lie_row_after_row_as_after_a_journey(xp: ModuleType) -> None:
+    a = xp.asarray(np.arange(6.0).reshape(2, 3))
+    value = Tree(a=a.T, row=a[:, 1], number=1.0, deep=Pair(a, a[0, 0], Tree(b=a.T[::2])))
+    out = plain(value)
+    same(out, value)
+    for x in arrays(out.without("number")):
+        assert x.is_contiguous() if hasattr(x, "is_contiguous") else x.ndim < 2 or x.flags.c_contiguous
 
 
 def test_arrays_and_parts_are_in_order() -> None:

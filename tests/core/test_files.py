@@ -109,7 +109,9 @@ print(k)
 '''
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="the crash is made in a forked process, which Windows does not have")
+@pytest.mark.skipif(
+    sys.platform == "win32", reason="the crash is made in a forked process, which Windows does not have"
+)
 @pytest.mark.parametrize("mode", ["full disk", "dead disk", "interrupt", "kill"])
 @pytest.mark.parametrize("what", ["file", "folder"])
 def test_a_save_that_fails_at_any_step_leaves_what_was_there(what: str, mode: str, tmp_path: Path) -> None:

@@ -38,7 +38,9 @@ MODELS: dict[str, Model] = {
     "linear": linear(),
     **{f"mapped by {name}": linear(drawn=RandomMap(3, "primary", D, 6, name)) for name in ACTIVATIONS},
     "masked": Linear(DRAW.standard_normal((D, C)), np.array([0.5, -np.inf, 0.0])),
-    "two streams": TwoStream(linear(drawn=RandomMap(0, "primary", D, 7)), linear(drawn=RandomMap(0, "refine", D, 5)), np.array(0.7)),
+    "two streams": TwoStream(
+        linear(drawn=RandomMap(0, "primary", D, 7)), linear(drawn=RandomMap(0, "refine", D, 5)), np.array(0.7)
+    ),
 }
 MODELS["scaled"] = Scaled(MODELS["two streams"], DRAW.standard_normal(D), 1.0 + DRAW.uniform(size=D))
 MODELS["scaled twice"] = Scaled(MODELS["scaled"], np.zeros(D), np.full(D, 2.0))
@@ -205,14 +207,20 @@ def test_a_score_reads_rows_in_blocks() -> None:
 def test_a_map_that_is_drawn_otherwise_here_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     content = predictor(MODELS["two streams"]).to_bytes()
     monkeypatch.setattr(RandomMap, "hash", property(lambda self: "0" * 64))
-    with pytest.raises(BadFile, match="here.*the random map drawn here is not the one"):
+    with pytest.raises(BadFile, match=r"here.*the random map drawn here is not the one"):
         model_from_bytes(content, "here")
 
 
 def test_damaged_model_files_are_refused(tmp_path: Path) -> None:
     content = predictor(MODELS["linear"]).to_bytes()
     path = tmp_path / "m.safetensors"
-    for wrong in (b"", content[:-1], content[: len(content) // 2], content + b"x", content.replace(b"classes", b"glasses")):
+    for wrong in (
+        b"",
+        content[:-1],
+        content[: len(content) // 2],
+        content + b"x",
+        content.replace(b"classes", b"glasses"),
+    ):
         path.write_bytes(wrong)
         with pytest.raises(BadFile, match=r"m\.safetensors is damaged"):
             load_model(path)
@@ -246,7 +254,10 @@ def test_the_facts_of_a_model_are_what_they_are() -> None:
         ({"model": {"type": "Linear", "weights": "w"}}, "damaged"),
         ({"model": {"type": "Linear", "weights": "w", "intercept": "b", "bias": "b"}}, "damaged"),
         *(({"model": wrong}, "damaged") for wrong in (None, "w", 3, [], {}, {"type": []}, {"random_map": {}})),
-        ({"model": {"type": "Linear", "weights": "w", "intercept": "b", "map": {"random_map": {"seed": 0}}}}, "damaged"),
+        (
+            {"model": {"type": "Linear", "weights": "w", "intercept": "b", "map": {"random_map": {"seed": 0}}}},
+            "damaged",
+        ),
         *(({"task": wrong}, "damaged") for wrong in (None, [], {}, {"kind": "classes"}, {"labels": {}})),
         ({"task": {**FACTS["task"], "labels": {"dtype": "<q9", "values": [1]}}}, "damaged"),
         ({"task": {**FACTS["task"], "labels": {"dtype": "<i8", "values": ["a"]}}}, "damaged"),

@@ -211,9 +211,7 @@ def repeated(own: Rows, others: Sequence[Rows], mu: float, strength: float, inte
 
 def repeated_error(own: Rows, others: Sequence[Rows], mu: float, strength: float, intercept: bool) -> float:
     """Its leave-one-out squared error: a row leaves with all of its weight."""
-    errors = [
-        (repeated(rest, others, mu, strength, intercept)(own.x[i]) - own.y[i]) ** 2 for i, rest in own.each_out()
-    ]
+    errors = [(repeated(rest, others, mu, strength, intercept)(own.x[i]) - own.y[i]) ** 2 for i, rest in own.each_out()]
     return float(own.w @ np.sum(errors, axis=1))
 
 

@@ -38,7 +38,12 @@ def gaussian(clients: int, n: int = 10_000, d: int = 512, dtype: type = np.float
 def test_afl_1_without_a_ridge_it_is_least_squares_on_the_pooled_rows() -> None:
     data = relu(table(n=200), 20)
     pooled = oracles.together(list(rows_of(data).values()))
-    assert gap(hw.fit(hw.AFL.paper(), data.federation()).progress.server["weights"], np.linalg.lstsq(pooled.x, pooled.y)[0]) < 1e-10
+    assert (
+        gap(
+            hw.fit(hw.AFL.paper(), data.federation()).progress.server["weights"], np.linalg.lstsq(pooled.x, pooled.y)[0]
+        )
+        < 1e-10
+    )
 
 
 @pytest.mark.parametrize("width", [None, 90], ids=["gaussian", "relu"])

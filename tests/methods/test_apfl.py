@@ -88,7 +88,9 @@ def test_apfl_5_leave_one_out_is_a_refit(intercept: bool, weighed: bool, joint: 
 @joints
 @maps
 @pytest.mark.parametrize("kind", ["classes", "real"])
-def test_the_whole_model_is_what_refits_choose(intercept: bool, weighed: bool, joint: bool, maps: int, kind: str) -> None:
+def test_the_whole_model_is_what_refits_choose(
+    intercept: bool, weighed: bool, joint: bool, maps: int, kind: str
+) -> None:
     """gcv, then gamma and the balance by squared error; the balance divided by the honesty, or its cut widened by it."""
     data = table(kind, weighed=weighed)
     method = hw.APFL(maps=maps, joint=joint, intercept=intercept)
@@ -183,7 +185,9 @@ def test_apfl_9_limits() -> None:
 def test_apfl_11_scores_are_linear_in_the_balance() -> None:
     """And the convex blend (1 - t) xW + t fR has the predictions of a = t / (1 - t)."""
     data = table()
-    zero, half, one = (scores(hw.fit(hw.APFL(0.5, 0.7, a, maps=20), data.federation()), data.x) for a in (0.0, 0.5, 1.0))
+    zero, half, one = (
+        scores(hw.fit(hw.APFL(0.5, 0.7, a, maps=20), data.federation()), data.x) for a in (0.0, 0.5, 1.0)
+    )
     assert gap(half, (zero + one) / 2) < 1e-12
     convex = (1 - 1 / 3) * zero + 1 / 3 * (one - zero)
     assert (convex.argmax(1) == half.argmax(1)).all()
@@ -205,7 +209,9 @@ def test_apfl_13_a_client_whose_rows_say_nothing_of_each_other_keeps_the_global_
     x = np.vstack([mine, draw.normal(size=(40, 4))])
     groups = np.where(np.arange(len(x)) < len(mine), "a", "b")
     fed = Table(x, draw.integers(0, 3, len(x)), groups).federation()
-    run = hw.fit(hw.APFL(maps=None, intercept=False), fed) if len(mine) > 1 else hw.fit(hw.APFL(maps=8, joint=joint), fed)
+    run = (
+        hw.fit(hw.APFL(maps=None, intercept=False), fed) if len(mine) > 1 else hw.fit(hw.APFL(maps=8, joint=joint), fed)
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert float(own(run).balance) == 0.0
@@ -227,7 +233,13 @@ def test_clients_without_rows_of_one_row_or_of_one_class_are_welcome(settings_: 
 
 # invariance
 @settings(max_examples=15, deadline=None, derandomize=True)
-@given(st.integers(0, 2**32), st.integers(1, 9), st.sampled_from(["gcv", "loo", 0.5]), st.booleans(), st.sampled_from([None, 10, 60]))
+@given(
+    st.integers(0, 2**32),
+    st.integers(1, 9),
+    st.sampled_from(["gcv", "loo", 0.5]),
+    st.booleans(),
+    st.sampled_from([None, 10, 60]),
+)
 def test_apfl_3_how_the_others_are_dealt_changes_nothing(
     seed: int, clients: int, ridge: Any, joint: bool, maps: int | None
 ) -> None:
@@ -271,7 +283,10 @@ def test_apfl_the_synthetic_table(alpha: float) -> None:
 def test_apfl_12_float32_rows_cost_nothing() -> None:
     fed = mixture(0.5, 0)
     single = hw.Federation.from_arrays(
-        *(np.concatenate([getattr(fed.clients[k], a).astype(t) for k in fed.clients]) for a, t in (("x", "f4"), ("y", "i8"))),
+        *(
+            np.concatenate([getattr(fed.clients[k], a).astype(t) for k in fed.clients])
+            for a, t in (("x", "f4"), ("y", "i8"))
+        ),
         np.repeat(list(fed.clients), [d.n for d in fed.clients.values()]),
         test=(
             np.concatenate([d.x.astype("f4") for d in fed.tests.values()]),

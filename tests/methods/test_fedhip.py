@@ -64,10 +64,14 @@ def test_fedhip_3_weighted_is_a_ridge_on_repeated_rows(mu: float, intercept: boo
     data = table("real", d=d, weighed=weighed)
     run, rows = hw.fit(hw.FedHiP(0.5, mu, form="weighted", intercept=intercept), data.federation()), rows_of(data)
     for client in rows:
-        assert gap(scores(run, data.x, client), oracles.repeated(*split(rows, client), mu, 0.5, intercept)(data.x)) < 1e-9
+        assert (
+            gap(scores(run, data.x, client), oracles.repeated(*split(rows, client), mu, 0.5, intercept)(data.x)) < 1e-9
+        )
     if float(mu).is_integer():  # really repeated
         times = np.where(data.groups == "a", 1 + int(mu), 1)
-        many = hw.fit(hw.AFL(0.5, intercept=intercept), data.chosen(np.repeat(np.arange(len(data.x)), times)).federation())
+        many = hw.fit(
+            hw.AFL(0.5, intercept=intercept), data.chosen(np.repeat(np.arange(len(data.x)), times)).federation()
+        )
         assert gap(scores(run, data.x), scores(many, data.x)) < 1e-9
 
 
@@ -205,7 +209,9 @@ def test_fedhip_8_9_clients_of_one_row_of_few_classes_or_without_rows(form: str,
 
 
 @settings(max_examples=15, deadline=None, derandomize=True)
-@given(st.integers(0, 2**32), st.integers(1, 9), st.sampled_from(["gcv", "loo", 0.5]), st.sampled_from([*FORMS, "joint"]))
+@given(
+    st.integers(0, 2**32), st.integers(1, 9), st.sampled_from(["gcv", "loo", 0.5]), st.sampled_from([*FORMS, "joint"])
+)
 def test_fedhip_6_how_the_others_are_dealt_changes_nothing(seed: int, clients: int, ridge: Any, form: str) -> None:
     """Split, merged, permuted, dealt anew: relative 1e-10, 1e-9 where a rule compares."""
     data = table(n=60, weighed=True)

@@ -1,6 +1,7 @@
 """A client's own ridge along its grid: one eigendecomposition, exact leave-one-out, rows in blocks."""
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import oracles
@@ -30,7 +31,7 @@ def own(n: int = 12, r: int = 4, c: int = 2, seed: int = 0, f: Array = None, hal
 def path_of(rows: OwnRows, sizes: list[int], build: Callable[..., Path | None] | None = None) -> Path:
     cuts = np.cumsum([0, *sizes])
     fields = ("features", "targets", "scores", "y", "weight", "half")
-    blocks = [OwnRows(*(getattr(rows, f)[a:b] for f in fields)) for a, b in zip(cuts, cuts[1:], strict=False)]
+    blocks = [OwnRows(*(getattr(rows, f)[a:b] for f in fields)) for a, b in pairwise(cuts)]
     n, r = rows.features.shape
     read = Reader(lambda: iter(blocks), tuple(blocks) if len(blocks) == 1 else None)
     path = build(read, 0.0) if build else Path.of(read, n, r)
@@ -44,9 +45,7 @@ def test_apfl_6_the_path_is_a_direct_solve_at_every_strength(r: int, sizes: list
     rows = own(r=r)
     path = path_of(rows, sizes)
     for gamma in (1e-3, 0.1, 1.0, 10.0, 1e3):
-        direct = np.linalg.solve(
-            rows.features.T @ rows.features + gamma * np.eye(r), rows.features.T @ rows.targets
-        )
+        direct = np.linalg.solve(rows.features.T @ rows.features + gamma * np.eye(r), rows.features.T @ rows.targets)
         assert gap(path.coefficients(gamma), direct) < 1e-9
 
 

@@ -31,6 +31,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+STOPPED = 130  # what typer makes of Ctrl-C
+
 
 def _version(wanted: bool) -> None:
     if wanted:
@@ -74,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             code = typer.main.get_command(app).main(
                 None if arguments is None else list(arguments), prog_name="homeward", standalone_mode=False
             )
-            return code if isinstance(code, int) else 0
+            return _answered(click.Abort()) if code == STOPPED else code if isinstance(code, int) else 0
         except Exception as error:  # noqa: BLE001  the last place where anything can be caught: what is not ours is a bug
             return _answered(error)
 

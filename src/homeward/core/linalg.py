@@ -213,17 +213,25 @@ def ridged(a: Array, ridge: float) -> Array:
 def cholesky(a: Array, ridge: float = 0.0) -> Factor:
     """The factor of A + ridge I.
 
-    Where that is singular, to rounding, this raises and names a ridge that works: 10 eps times the largest eigenvalue.
+    Where that is singular, to rounding, this raises and names a ridge that works: from (d + 10) eps times the largest eigenvalue on,
+    the first power of ten that was tried and did.
     """
     low = _backend(a).cholesky(ridged(a, ridge))
     if low is None or (ridge == 0 and _singular(a)):
         values = eigenvalues(a)
-        works = 10 * EPS * max(float(values[-1]), float(np.finfo(np.float64).tiny))
+        works = _working_ridge(a, max(float(values[-1]), 1e-280))
         raise Singular(
             f"The sum of all rows has no unique solution at ridge = {ridge:g}: {_rank(values)} of its {a.shape[0]} directions "
-            f"hold data. Use a ridge of at least {works:.1e}, or ridge = 'gcv' to have one chosen, or 'pinv' for the shortest solution."
+            f"hold data. Use a ridge of at least {works:g}, or ridge = 'gcv' to have one chosen, or 'pinv' for the shortest solution."
         )
     return Factor(low)
+
+
+def _working_ridge(a: Array, largest: float) -> float:
+    power = int(np.ceil(np.log10((a.shape[0] + 10) * EPS * largest)))
+    while power < 300 and _backend(a).cholesky(ridged(a, float(f"1e{power}"))) is None:
+        power += 1
+    return float(f"1e{power}")
 
 
 def _rank(values: Array) -> int:

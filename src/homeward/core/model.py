@@ -199,6 +199,9 @@ def model_from_bytes(content: bytes, where: str) -> Predictor:
         told = facts["task"]
         labels = wire.unlisted(told["labels"])
         task = Task(told["kind"], told["dimension"], len(labels), labels)
-        return Predictor(_put_together(facts["model"], found), task, facts["client"], facts["slot"])
+        model = _put_together(facts["model"], found)
+        if not isinstance(model, Model):
+            raise TypeError("it describes no model")
+        return Predictor(model, task, facts["client"], facts["slot"])
     except (KeyError, TypeError, ValueError) as error:
         raise BadFile(f"{where} is damaged: {error}. Write it again or restore a copy.") from error

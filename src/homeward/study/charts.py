@@ -6,17 +6,19 @@ Colours are names (`var(--own)`). A page defines them, for light, for dark and f
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import altair as alt
 
 from .rows import Row
 from .stats import SAME, Study
+from .words import human
 
 Chart: TypeAlias = alt.LayerChart | alt.HConcatChart
-Width: TypeAlias = int | str
+Width: TypeAlias = int | Literal["container"]
 """Pixels, or "container": as wide as the page leaves room."""
 
 LIGHT = {
@@ -56,6 +58,7 @@ CONFIG: dict[str, Any] = {
         "titleFontWeight": "normal",
         "labelPadding": 6,
         "titlePadding": 10,
+        "labelFlush": False,
     },
     "text": {"color": INK, "fontSize": 12},
     "title": {
@@ -65,6 +68,7 @@ CONFIG: dict[str, Any] = {
         "fontWeight": 600,
         "subtitleFontSize": 12,
         "anchor": "start",
+        "frame": "group",
         "offset": 14,
         "subtitlePadding": 6,
     },
@@ -109,18 +113,14 @@ def png(chart: Chart, scale: float = 2.0) -> bytes:
 
 
 def _layers(
-    layers: Sequence[alt.Chart],
-    height: int | alt.Step,
-    description: str,
-    title: str | alt.TitleParams | None,
-    width: Width,
+    layers: Sequence[alt.Chart], height: int | alt.Step, description: str, title: Any, width: Width
 ) -> alt.LayerChart:
-    chart = alt.layer(*layers).properties(width=width, height=height, description=description)
+    chart = alt.LayerChart(layer=list(layers), width=width, height=height, description=description)
     return chart if title is None else chart.properties(title=title)
 
 
 def _data(rows: Iterable[Row]) -> alt.Chart:
-    return alt.Chart(alt.Data(values=[dict(row) for row in rows]))
+    return alt.Chart(alt.InlineData(values=[dict(row) for row in rows]))
 
 
 def _step(count: int, most: int = 22) -> alt.Step:
@@ -129,12 +129,11 @@ def _step(count: int, most: int = 22) -> alt.Step:
 
 
 def _percent(field: str, title: str | None, values: Iterable[float]) -> alt.X:
-    low = min(values)
     return alt.X(
         field,
         title=title,
-        scale=alt.Scale(domainMin=max(0.0, low - 0.01), domainMax=1.0, nice=False, clamp=True),
-        axis=alt.Axis(format=".0%", tickCount=6),
+        scale=alt.Scale(domain=[min(values), 1.0], nice=False, padding=10),
+        axis=alt.Axis(labelExpr=PERCENT, tickCount=5),
     )
 
 
@@ -157,7 +156,9 @@ def method_rows(study: Study, focus: str) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: -row["value"])
 
 
-def methods(study: Study, focus: str, *, width: Width = "container", title: Any = None) -> alt.LayerChart:
+def methods(
+    study: Study, focus: str, *, width: Width = "container", step: int = 38, title: Any = None
+) -> alt.LayerChart:
     """Mean client accuracy of every method with its interval, and a tick for each partition."""
     rows = method_rows(study, focus)
     order = [row["method"] for row in rows]
@@ -173,7 +174,7 @@ def methods(study: Study, focus: str, *, width: Width = "container", title: Any 
         "value:Q",
         title="accuracy of the mean client",
         scale=alt.Scale(zero=False, nice=True, padding=8),
-        axis=alt.Axis(format=".0%", tickCount=5),
+        axis=alt.Axis(labelExpr=PERCENT, tickCount=5),
     )
     colour = alt.Color(
         "role:N", legend=None, scale=alt.Scale(domain=["focus", "alone", "other"], range=[OWN, ALONE, INK])
@@ -190,7 +191,7 @@ def methods(study: Study, focus: str, *, width: Width = "container", title: Any 
         _data(rows).mark_point(size=70, filled=True, opacity=1).encode(x=x, y=y, color=colour, tooltip=tips),
         _data(rows).mark_text(align="left", dx=9).encode(x=alt.X("edge:Q"), y=y, text="label:N"),
     ]
-    return _layers(layers, alt.Step(38), methods_in_words(study, focus), title, width)
+    return _layers(layers, alt.Step(step), methods_in_words(study, focus), title, width)
 
 
 def methods_in_words(study: Study, focus: str) -> str:
@@ -318,7 +319,7 @@ def cost(
     """Accuracy of the mean client against the bytes that it sent."""
     rows = cost_rows(study, focus)
     low, high = min(r["low"] for r in rows), max(r["high"] for r in rows)
-    middle = (max(r["up"] for r in rows) + 1) ** 0.5
+    middle = 1000 * math.expm1(0.6 * math.log1p(max(r["up"] for r in rows) / 1000))  # on the axis below
     gap = 17 / height * max(high - low, 0.01) * 1.15
     left, right = ([r for r in rows if (r["up"] > middle) == side] for side in (True, False))
     placed = [
@@ -335,12 +336,13 @@ def cost(
     y = alt.Y(
         "value:Q",
         title=None,
-        scale=alt.Scale(zero=False, padding=14),
-        axis=alt.Axis(format=".0%", tickCount=5),
+        scale=alt.Scale(zero=False, nice=False, padding=14),
+        axis=alt.Axis(labelExpr=PERCENT, tickCount=5),
     )
     colour = alt.Color(
         "role:N", legend=None, scale=alt.Scale(domain=["focus", "alone", "other"], range=[OWN, ALONE, INK])
     )
+    ink = alt.condition("datum.role == 'focus'", alt.value(OWN), alt.value(INK))
     tips = [
         alt.Tooltip("method:N"),
         alt.Tooltip("bytes:N", title="a client sends"),
@@ -352,13 +354,14 @@ def cost(
         *(
             _data([p for p in placed if (p["up"] > middle) == side])
             .mark_text(align="right" if side else "left", dx=-11 if side else 11, baseline="middle")
-            .encode(x=x, y=alt.Y("at:Q"), text="method:N", color=colour)
+            .encode(x=x, y=alt.Y("at:Q"), text="method:N", color=ink)
             for side in (True, False)
         ),
     ]
     return _layers(layers, height, cost_in_words(study, focus), title, width)
 
 
+PERCENT = "format(100 * datum.value, '~g') + ' %'"
 BYTES_AXIS = (
     "datum.value >= 1e9 ? format(datum.value / 1e9, '~g') + ' GB' : datum.value >= 1e6 ? format(datum.value / 1e6, '~g') + ' MB' "
     ": datum.value >= 1e3 ? format(datum.value / 1e3, '~g') + ' kB' : format(datum.value, '~g') + (datum.value ? ' B' : '')"
@@ -387,18 +390,6 @@ def apart(values: Sequence[float], gap: float) -> list[float]:
     return at
 
 
-def human(size: float) -> str:
-    """Bytes as one reads them.
-
-    >>> human(0), human(512), human(23160), human(4289432.0)
-    ('0 B', '512 B', '23.2 kB', '4.3 MB')
-    """
-    for unit, base in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= base:
-            return f"{size / base:.1f} {unit}"
-    return f"{size:.0f} B"
-
-
 # ---- the picture of a study
 
 
@@ -406,8 +397,18 @@ def picture(study: Study, focus: str, replicate: str) -> alt.HConcatChart:
     """Methods with intervals beside the clients of one partition: what a README shows."""
     many = len(study.replicates)
     left = alt.TitleParams("Every method", subtitle=f"mean over clients, {many} partitions, 95 % intervals")
+    below = alt.TitleParams("What it costs", subtitle="mean client against bytes that it sends")
     right = alt.TitleParams("Every client", subtitle=f"ring: trained alone; dot: with {focus} (first partition)")
-    return alt.hconcat(
-        methods(study, focus, width=300, title=left),
-        clients(study, focus, replicate, width=330, title=right),
-    ).resolve_scale(color="independent")
+    return alt.HConcatChart(
+        hconcat=[
+            alt.VConcatChart(
+                vconcat=[
+                    methods(study, focus, width=310, step=27, title=left),
+                    cost(study, focus, width=310, height=110, title=below),
+                ]
+            ),
+            clients(study, focus, replicate, width=330, title=right),
+        ],
+        description=f"{methods_in_words(study, focus)} {clients_in_words(study, focus, replicate)}",
+        resolve=alt.Resolve(scale=alt.ScaleResolveMap(color="independent")),
+    )

@@ -1,0 +1,238 @@
+"""`run`, `predict`, `join` and `forget` on folders, as a user strings them together."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import homeward as hw
+from homeward.cli.runs import Told
+from homeward.data.partition import Partition
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def test_a_run_says_where_the_models_are_how_good_they_are_and_what_is_next(place: Path, call) -> None:
+    code, out, _ = call("run", "quick.toml")
+    assert code == 0
+    for said in (
+        "fedhip on iris, 3 clients, 2 rounds",
+        "personal",
+        "global",
+        "worst client",
+        "kB",
+        "runs/first/models",
+    ):
+        assert said in out
+    assert "homeward predict runs/first --client c000" in out
+    assert sorted(path.name for path in Path("runs/first/models").iterdir()) == [
+        f"c00{k}.safetensors" for k in range(3)
+    ]
+
+
+def test_a_run_is_what_python_gives(place: Path, call) -> None:
+    told = json.loads(call("run", "quick.toml", "--json").out)
+    y = hw.source("iris").pooled.y if hasattr(hw, "source") else np.arange(150) // 50
+    part = hw.dirichlet(y, clients=3, alpha=1.0)
+    from sklearn.datasets import load_iris
+
+    fed = hw.Federation.from_arrays(*load_iris(return_X_y=True), part).holdout(test=0.25)
+    run = hw.fit(hw.standardised(hw.FedHiP()), fed)
+    values = [row["value"] for row in run.scores() if row["model"] == "personal"]
+    assert told["models"][0] == {
+        "model": "personal",
+        "mean": pytest.approx(np.mean(values)),
+        "worst": min(values),
+        "worst_client": told["models"][0]["worst_client"],
+    }
+    assert told["partition"] == part.hash
+    assert told["traffic"] == run.traffic
+
+
+def test_the_folder_holds_what_made_it(place: Path, call) -> None:
+    call("run", "quick.toml", "method.ridge=0.5", "run.threads=1")
+    part = Partition.load("runs/first/partition.npz")
+    manifest = json.loads(Path("runs/first/manifest.json").read_text())
+    assert manifest["origin"]["partition"] == part.hash
+    assert manifest["origin"]["data"] == "iris"
+    assert manifest["method"]["settings"]["ridge"] == 0.5
+    assert manifest["machine"]["threads"] == 1
+    first = Path("runs/first/results.jsonl").read_bytes()
+    assert call("run", "runs/first/config.toml").code == 0  # the settings in full make the same run again
+    assert Path("runs/first/results.jsonl").read_bytes() == first
+
+
+def test_without_test_rows_scores_are_of_rows_left_out(place: Path, call) -> None:
+    Path("named.toml").write_text(Path("named.toml").read_text().replace("test = 0.2", ""))
+    assert json.loads(call("run", "named.toml", "--json").out)["split"] == "loo"
+    assert "each left out in turn" in call("run", "named.toml").out
+
+
+def test_scores_on_training_rows_come_with_a_warning(place: Path, call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hw.FedHiP, "estimate", lambda *_: {})
+    Path("named.toml").write_text(Path("named.toml").read_text().replace("test = 0.2", ""))
+    assert "Hold some out: partition.test=0.25" in call("run", "named.toml").err
+
+
+def test_a_killed_run_goes_on_where_it_was(place: Path, call, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert call("run", "quick.toml", "run.out=whole").code == 0
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(hw.FedHiP, "solve", killed)
+        assert call("run", "quick.toml").code == 1
+    assert not Path("runs/first/results.jsonl").exists()
+    assert Path("runs/first/config.toml").exists()
+    assert call("run", "quick.toml", "--resume").code == 0
+    for name in ("global.safetensors", "server.safetensors", "models/c001.safetensors"):
+        assert Path("runs/first", name).read_bytes() == Path("whole", name).read_bytes()
+
+
+def test_real_targets_are_scored_and_predicted_as_numbers(place: Path, call) -> None:
+    changes = ("data.source=diabetes", "partition.law=iid", "method.name=afl", "run.out=real")
+    Path("real.toml").write_text(Path("quick.toml").read_text().replace("alpha = 1.0", ""))
+    assert json.loads(call("run", "real.toml", *changes, "--json").out)["metric"] == "r2"
+    np.save("rows.npy", np.zeros((2, 10)))
+    lines = call("predict", "real", "--client", "c000", "rows.npy").out.splitlines()
+    assert lines[0] == "file,row,value"
+    assert len(lines) == 3
+
+
+# ---- predict
+
+
+def test_predict_reads_arrays_and_tables_alike(place: Path, call) -> None:
+    call("run", "named.toml")
+    rows = np.load("rows.npy")
+    np.savez("rows.npz", X=rows)
+    np.savetxt("rows.csv", rows, delimiter=",", header="a,b,c,d", comments="")
+    np.savetxt("plain.csv", rows, delimiter=",")
+    names = ("rows.npy", "rows.npz", "rows.csv", "plain.csv")
+    told = json.loads(call("predict", "runs/named", "--client", "north", *names, "--json").out)
+    assert [answer["file"] for answer in told["files"]] == list(names)
+    model = hw.load_run("runs/named").model("north")
+    for answer in told["files"]:
+        assert answer["labels"] == model.predict(rows).tolist()
+        assert np.allclose(answer["scores"], model.decision_function(rows))
+
+
+def test_predictions_are_a_table_for_other_programs(place: Path, call) -> None:
+    call("run", "named.toml")
+    lines = list(csv.DictReader(io.StringIO(call("predict", "runs/named", "--client", "west", "rows.npy").out)))
+    assert list(lines[0]) == ["file", "row", "label", "0", "1", "2"]
+    for line in lines:
+        assert max("012", key=lambda c: float(line[c])) == line["label"]
+
+
+def test_scores_that_are_no_numbers_of_json_are_null(place: Path, call) -> None:
+    call("run", "quick.toml", "partition.law=shards", "partition.per_client=1", "method.name=masked") if False else None
+    Path("one.toml").write_text(
+        '[data]\nsource = "iris"\n[partition]\nlaw = "classes"\nclients = 3\nper_client = 1\n[method]\nname = "masked"\nmaps = "none"\n[run]\nout = "one"\n'
+    )
+    assert call("run", "one.toml").code == 0
+    told = json.loads(call("predict", "one", "--client", "c000", "rows.npy", "--json").out)
+    assert told["files"][0]["scores"][0].count(None) == 2
+
+
+# ---- join and forget
+
+
+def test_who_joins_and_leaves_again_was_never_there(place: Path, call) -> None:
+    call("run", "named.toml")
+    before = hw.load_run("runs/named").stranger.decision_function(np.load("rows.npy"))
+    assert call("join", "runs/named", "newcomer.toml").code == 0
+    assert json.loads(Path("runs/named/manifest.json").read_text())["clients"].keys() == {
+        "east", "north", "south", "west",
+    }  # fmt: skip
+    answer = call("forget", "runs/named", "--client", "east")
+    assert answer.code == 0
+    assert "sums_before" in answer.out
+    run = hw.load_run("runs/named")
+    assert np.allclose(run.stranger.decision_function(np.load("rows.npy")), before)
+    assert [receipt["action"] for receipt in run.receipts] == ["join", "forget"]
+    assert not Path("runs/named/models/east.safetensors").exists()
+
+
+def test_who_joined_can_be_found_again_for_the_next_change(place: Path, call) -> None:
+    call("run", "named.toml")
+    call("join", "runs/named", "newcomer.toml")
+    assert Path("runs/named/joined-1.toml").exists()
+    told = json.loads(call("forget", "runs/named", "--client", "north", "--json").out)
+    assert told["pending"] == []
+    assert told["clients"] == 3
+
+
+def test_receipts_are_not_lost_by_the_next_run(place: Path, call) -> None:
+    call("run", "named.toml")
+    call("forget", "runs/named", "--client", "north")
+    code, _, err = call("run", "named.toml")
+    assert code == 1
+    assert "receipts" in err
+
+
+def test_rows_that_are_gone_are_replaced_by_the_message(place: Path, call) -> None:
+    call("run", "named.toml", "run.keep_messages=true", "data.standardise=false")
+    call("run", "named.toml", "run.out=plain", "data.standardise=false")
+    message = "runs/named/messages/north.safetensors"
+    Path("named.npz").rename("elsewhere.npz")
+    answer = call("forget", "runs/named", "--client", "north")
+    assert answer.code == 0
+    assert "were not found again" in answer.err
+    call(
+        "run",
+        "named.toml",
+        "data.source=elsewhere.npz",
+        "data.standardise=false",
+        "run.keep_messages=true",
+        "run.out=b",
+    )
+    told = call(
+        "forget", "plain", "--client", "north", "--message", str(Path("b") / Path(message).relative_to("runs/named"))
+    )
+    assert told.code == 0
+    a, b = (hw.load_run(p).stranger.decision_function(np.load("rows.npy")) for p in ("runs/named", "plain"))
+    assert np.allclose(a, b)
+
+
+def test_models_that_wait_for_rows_come_when_these_are_back(place: Path, call) -> None:
+    call("run", "named.toml", "run.keep_messages=true")
+    Path("named.npz").rename("elsewhere.npz")
+    answer = call("forget", "runs/named", "--client", "north")
+    assert "wait until their rows are here: south, west" in answer.err
+    assert call("predict", "runs/named", "--client", "west", "rows.npy").code == 1
+    Path("elsewhere.npz").rename("named.npz")
+    assert call("predict", "runs/named", "--client", "west", "rows.npy").code == 0
+
+
+def test_rows_that_changed_are_refused(place: Path, call) -> None:
+    call("run", "named.toml")
+    held = dict(np.load("named.npz"))
+    np.savez("named.npz", **{**held, "X": held["X"] + 1})
+    code, _, err = call("forget", "runs/named", "--client", "north")
+    assert code == 1
+    assert "are not those that it joined with" in err
+
+
+# ---- the example, and what is shown
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.name)
+def test_the_examples_run(config: Path, place: Path, call) -> None:
+    code, out, _ = call("run", str(config), "run.out=example")
+    assert code == 0
+    assert "personal" in out
+    assert call("data", "inspect", str(config)).code == 0
+
+
+def test_the_summary_is_the_mean_over_clients_and_the_worst_of_them(toy: hw.Federation) -> None:
+    told = Told.of(hw.fit(hw.FedHiP(), toy.holdout(0.3)))
+    for row in told.summary:
+        values = [r["value"] for r in told.rows if r["model"] == row["model"]]
+        assert row["mean"] == pytest.approx(np.mean(values))
+        assert row["worst"] == min(values)
