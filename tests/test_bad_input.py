@@ -95,6 +95,18 @@ LABELS = [
     Bad("no y", lambda: fed(y=None), BadData, ("y", "one")),
     Bad("NaN label", lambda: fed(y=np.where(Y == 1, NAN, Y)), BadData, ("y, row 1", "Every row needs a label")),
     Bad("missing label", lambda: fed(y=[None] + ["a"] * 29), BadData, ("y has a missing label", "drop or label")),
+    Bad(
+        "NaN in a list of text labels",
+        lambda: fed(y=["a", NAN] * 15),
+        BadData,
+        ("y has a missing label", "drop or label"),
+    ),
+    Bad(
+        "NaN in a list of text ids",
+        lambda: fed(groups=["a", NAN] * 15),
+        BadData,
+        ("groups have a missing id", "client"),
+    ),
     Bad("labels of two types", lambda: fed(y=np.array(["a", 1] * 15, dtype=object)), BadData, ("y mixes", "one type")),
     Bad("fractions as labels", lambda: fed(y=Y + 0.5), BadData, ("y holds fractions", "task='real'")),
     Bad("labels in two dimensions", lambda: fed(y=np.eye(3)[Y]), BadData, ("y has shape (30, 3)", "task='multilabel'")),
@@ -303,6 +315,7 @@ FACES = [
     Bad("a negative random_state", estimator("afl", random_state=-1), BadSetting, ("seed = -1", "whole number >= 0")),
     Bad("not fitted", lambda: hw.FederatedClassifier().predict(X), HomewardError, ("not fitted yet", "Call fit first")),
     Bad("fit without y", estimator("afl", y=None), BadData, ("the target y is None", "one target for every row")),
+    Bad("fit of mixed labels", estimator("afl", y=["a", 1, 2] * 10), BadData, ("y", "one type")),
     Bad("fit with NaN", estimator("afl", x=at(7, 2, NAN)), BadData, ("X, row 7, column 2", "drop such rows")),
     Bad("fit with a missing id", estimator("afl", groups=[""] + ["a"] * 29), BadData, ("groups, row 0", "client")),
     Bad("predict other columns", lambda: clf().predict(X[:, :3]), BadData, ("3 features", "made like those of fit")),
@@ -356,6 +369,7 @@ def test_the_table_is_long_and_its_names_are_different() -> None:
     assert len(set(names)) == len(names) > 150
 
 
+@pytest.mark.filterwarnings("ignore::homeward.core.errors.NoBalance")  # that ridge is the least, and it says so
 @pytest.mark.parametrize("x", [np.hstack([X, X]), X[:3], at(0, 0, 0.0, np.ones((30, 4)))], ids=["twins", "few", "flat"])
 @pytest.mark.parametrize("method", [hw.AFL, hw.APFL, hw.FedHiP], ids=lambda m: m.__name__)
 def test_a_singular_sum_names_a_ridge_that_works(method: Callable[..., Any], x: Any) -> None:

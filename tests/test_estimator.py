@@ -210,6 +210,7 @@ def test_labels_come_back_as_they_went_in(flowers, names) -> None:
     labels = names[np.unique(y, return_inverse=True)[1]]
     clf = hw.FederatedClassifier("fedhip").fit(X, labels, groups=groups)
     answers = clf.predict(X, groups)
+    assert clf.score(X, labels.astype(object), groups) == (answers == labels).mean()
     assert answers.dtype == names.dtype
     np.testing.assert_array_equal(clf.classes_, np.sort(names))
     assert (answers == labels).mean() > 0.9

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import DataConversionWarning, NotFittedError
-from sklearn.metrics import accuracy_score, r2_score
+from sklearn.metrics import r2_score
 from sklearn.utils import Tags
 from sklearn.utils.validation import validate_data
 
@@ -19,7 +19,7 @@ from .core.algebra import Array
 from .core.errors import BadData, BadSetting, BadValue, GlobalModelUsed, UnknownClient, nearest
 from .core.linalg import EPS
 from .core.method import Method
-from .core.model import Predictor
+from .core.model import Predictor, row_values
 from .core.task import Dealt, Federation
 from .engine.run import Run, fit
 from .methods import METHODS
@@ -91,8 +91,9 @@ class _Federated(BaseEstimator):
         run, x = self._run(), self._rows(X)
         if groups is None:
             raise BadData("join needs groups: the client of every row. Name the newcomers with groups=...")
-        target, task = self._target(y, len(x)), run.task
-        self.run_ = run.join(Federation.from_arrays(x, target, groups, task=task.kind, classes=task.labels))
+        target = column(y) if run.task.kind == "classes" else y
+        newcomers = Federation.from_arrays(x, target, groups, task=run.task.kind, classes=run.task.labels)
+        self.run_ = run.join(newcomers)
         return self
 
     def forget(self, client: Any) -> Self:
@@ -137,12 +138,10 @@ class _Federated(BaseEstimator):
             raise BadData(f"{str(error).rstrip()} Give rows made like those of fit.") from error
         return x
 
-    def _target(self, y: Any, n: int) -> Any:
-        """y, one for every row, that the fitted task knows."""
+    def _target(self, y: Any, n: int) -> NDArray[Any]:
+        """y, one for every row, as the class numbers (n,) or the numbers (n, c) of the fitted task."""
         check.same_length(n, y, "y")
-        values = column(y) if self.run_.task.kind == "classes" else check.as_numpy(y)
-        check.targets(values, self.run_.task, "y")
-        return values
+        return check.targets(column(y) if self.run_.task.kind == "classes" else y, self.run_.task, "y")
 
 
 def _stranger(strangers: list[str], run: Run, groups: Groups) -> Predictor:
@@ -168,7 +167,8 @@ class FederatedClassifier(ClassifierMixin, _Federated):
 
     `fit`, `predict`, `predict_proba`, `decision_function` and `score` take `groups`, the client of every row; without it all rows are of
     one client. y holds labels of any one type, or 0 and 1 in a column for each label (n, labels). With metadata routing on, groups reach
-    the estimator through Pipeline, GridSearchCV and cross_val_score(..., params={"groups": groups}).
+    the estimator through Pipeline, GridSearchCV and cross_val_score(..., params={"groups": groups}). (A search's own predict takes no
+    groups: ask its best_estimator_.)
 
     After fit: `run_`, what `hw.fit` gives, with the clients' rows, which join and forget need and which a pickle holds too; `classes_`,
     `n_features_in_`, and `feature_names_in_` where columns have names.
@@ -211,8 +211,8 @@ class FederatedClassifier(ClassifierMixin, _Federated):
 
     def score(self, X: Any, y: Any, groups: Groups = None) -> float:
         """The share of rows answered right, in all their labels where they have several; every row counts alike, whoever owns it."""
-        answers = self.predict(X, groups)
-        return float(accuracy_score(self._target(y, len(answers)), answers))
+        scores = self._answers(X, groups, Predictor.decision_function)
+        return float(row_values(self.run_.task, scores, self._target(y, len(scores))).mean())
 
 
 class FederatedRegressor(RegressorMixin, _Federated):
@@ -249,7 +249,7 @@ def column(y: Any) -> NDArray[Any]:
     """Class labels in one dimension, or 0 and 1 in a column for each label; a single column is warned of and flattened."""
     if y is None:
         raise BadData(NO_TARGET)
-    values = check.as_numpy(y)
+    values = check.column(y, "y")
     if values.ndim == 2 and values.shape[1] == 1:
         warnings.warn(
             "A column-vector y was passed when a 1d array was expected. Change it to (n,), for example by y.ravel().",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_iris
 
 import homeward as hw
 from homeward.cli.runs import Told
@@ -35,11 +36,9 @@ def test_a_run_says_where_the_models_are_how_good_they_are_and_what_is_next(plac
 
 def test_a_run_is_what_python_gives(place: Path, call) -> None:
     told = json.loads(call("run", "quick.toml", "--json").out)
-    y = hw.source("iris").pooled.y if hasattr(hw, "source") else np.arange(150) // 50
+    X, y = load_iris(return_X_y=True)
     part = hw.dirichlet(y, clients=3, alpha=1.0)
-    from sklearn.datasets import load_iris
-
-    fed = hw.Federation.from_arrays(*load_iris(return_X_y=True), part).holdout(test=0.25)
+    fed = hw.Federation.from_arrays(X, y, part).holdout(test=0.25)
     run = hw.fit(hw.standardised(hw.FedHiP()), fed)
     values = [row["value"] for row in run.scores() if row["model"] == "personal"]
     assert told["models"][0] == {
@@ -130,10 +129,9 @@ def test_predictions_are_a_table_for_other_programs(place: Path, call) -> None:
 
 
 def test_scores_that_are_no_numbers_of_json_are_null(place: Path, call) -> None:
-    call("run", "quick.toml", "partition.law=shards", "partition.per_client=1", "method.name=masked") if False else None
-    Path("one.toml").write_text(
-        '[data]\nsource = "iris"\n[partition]\nlaw = "classes"\nclients = 3\nper_client = 1\n[method]\nname = "masked"\nmaps = "none"\n[run]\nout = "one"\n'
-    )
+    deal = '[partition]\nlaw = "classes"\nclients = 3\nper_client = 1\n'
+    method = '[method]\nname = "masked"\nmaps = "none"\n[run]\nout = "one"\n'
+    Path("one.toml").write_text('[data]\nsource = "iris"\n' + deal + method)
     assert call("run", "one.toml").code == 0
     told = json.loads(call("predict", "one", "--client", "c000", "rows.npy", "--json").out)
     assert told["files"][0]["scores"][0].count(None) == 2

@@ -19,6 +19,7 @@ import typer
 from .. import __version__
 from ..core.errors import HomewardError
 from . import data, info, runs
+from ._show import Verb
 
 app = typer.Typer(
     name="homeward",
@@ -55,7 +56,7 @@ def demo(context: typer.Context) -> None:
     from .demo import demo as show  # loaded when it is wanted: it draws charts
 
     alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    alone.command("demo")(show)
+    alone.command("demo", cls=Verb)(show)
     code = typer.main.get_command(alone).main(context.args, prog_name="homeward demo", standalone_mode=False)
     raise typer.Exit(code if isinstance(code, int) else 0)
 

@@ -10,7 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
+import click
 import typer
+from typer.core import TyperCommand
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -19,6 +21,13 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else
 PATIENCE = 2.0  # seconds until there is something to see
 UNITS = ("B", "kB", "MB", "GB", "TB")
 PIPED = 160  # columns where there is no terminal
+
+
+class Verb(TyperCommand):
+    """A command whose help is plain text: typer escapes brackets for rich even where rich does not print it."""
+
+    def get_help(self, ctx: click.Context) -> str:
+        return super().get_help(ctx).replace("\\[", "[")
 
 
 def as_json(value: Any) -> None:
@@ -46,14 +55,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str = ""
     from rich.table import Table
 
     cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
-    shown = Table(
-        box=box.SIMPLE_HEAD,
-        title=title or None,
-        title_justify="left",
-        title_style="bold",
-        pad_edge=False,
-        show_header=any(columns),
-    )
+    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_header=any(columns))
     for i, name in enumerate(columns):
         numbers = cells and all(row[i][:1].isdigit() or row[i][:1] in ("", "-", "+") for row in cells)
         shown.add_column(name, justify="right" if numbers else "left", overflow="fold")
@@ -62,6 +64,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str = ""
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
         console.width = PIPED
+    if title:
+        console.print(title, style="bold")
     console.print(shown)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ._show import Json, as_json, table
+from ._show import Json, Verb, as_json, table
 
 if TYPE_CHECKING:
     from ..core.task import Federation
@@ -24,14 +24,17 @@ MOST_CLIENTS, WIDEST = 60, 100  # of the label picture
 SHADES = "·░▒▓█"
 
 
-@app.command()
+@app.command(cls=Verb)
 def split(
     config: File,
     overrides: Overrides = None,
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("partition.npz"),
     json: Json = False,
 ) -> None:
-    """Write the partition, with its hash, to a file."""
+    """Write the partition, with its hash, to a file.
+
+    CONFIG is a TOML file with [data] and [partition]; KEY=VALUE replaces one of its settings, as partition.alpha=0.5 does.
+    """
     from ..config import load
     from ..data.partition import Partition
 
@@ -52,9 +55,12 @@ def split(
         print(f"{out}: {told['rows']} rows of {part.clients} clients by the law '{part.law}', hash {part.hash[:12]}.")
 
 
-@app.command()
+@app.command(cls=Verb)
 def inspect(config: File, overrides: Overrides = None, json: Json = False) -> None:
-    """Print how unlike the clients are, and who holds which labels."""
+    """Print how unlike the clients are, and who holds which labels.
+
+    CONFIG is a TOML file with [data] and [partition]; KEY=VALUE replaces one of its settings, as partition.alpha=0.5 does.
+    """
     from ..config import load
     from ..data.inspect import label_map, skew
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
 
 FOCUS = "apfl"
 ABOUT = {
-    "local-ridge": "each client alone; nothing is sent",
+    "local-ridge": "each client alone, on 1,024 random features",
     "afl": "one model for everybody, on the 64 pixels",
-    "masked": "one model for everybody on 1,024 random features; classes that a client does not have are ruled out",
-    "log-prior": "the same model, moved by the logarithm of each client's class shares",
-    "fedhip": "afl's model, pulled towards each client's own rows",
-    "apfl": "one model for everybody on 1,024 random features, plus a private one for what it leaves",
+    "masked": "one model on 1,024 random features, classes a client lacks ruled out",
+    "log-prior": "the same, moved by each client's class shares",
+    "fedhip": "afl's model, pulled to each client's rows",
+    "apfl": "masked's one model, and a private one for what it leaves",
 }
 SENDS = {
     "local-ridge": "nothing",
@@ -42,7 +43,7 @@ SENDS = {
 NOTES = (
     "Every method has its default settings. None was tuned to these data, and no held-out row was seen before the final score.",
     "afl and fedhip read the 64 pixels as they are, by default; the others read 1,024 random features of them. Between these two "
-    "groups the features differ as well as the methods: compare within a group, or look at the last column.",
+    "groups the features differ as well as the methods: compare within a group, or each personal model with its shared one.",
     "Pixels go in as they are, not standardised: they share one scale, and dividing by a deviation would blow up those at the rim, "
     "which are nearly always empty. Standardise columns of different units (hw.standardised, or standardise = true in a TOML file).",
     "Sums are not rows, but plain sums still tell something: which classes a client has, for one. Sums that hide it are not in "
@@ -196,15 +197,16 @@ def _story(settings: Setup, study: Study, run: Run, dealt: Sequence[Partition]) 
         "data": f"{PIXELS}, {run.origin['data_hash'][:12]}: 1,797 handwritten digits of 8 × 8 pixels (UCI 1998)",
         "seeds": f"{settings.seed} to {settings.seed + settings.partitions - 1}, one for each partition; random maps: 0",
         "versions": ", ".join(f"{name} {number}" for name, number in versions().items() if name != "torch"),
-        "machine": f"{on['system']}, {on['processor']}, {on['cores']} cores, {on['threads']} thread",
+        "machine": f"{on['system']}, {on['processor']}, {on['cores']} cores, of which {on['threads']} was used",
         "fitting": f"{_seconds(study.rows):.1f} s for {len(study.methods) * len(study.replicates)} fits with their scores",
         "settings": "config.toml beside this page: the first partition with apfl, for `homeward run`",
     }
     return Story(
         title=f"Handwritten digits at {settings.clients} clients: does learning together pay?",
         intro=(
-            f"1,797 rows are dealt to {settings.clients} clients by a Dirichlet law (α = {settings.alpha:g}), which gives each client few "
-            f"classes, and this {settings.partitions} times. {HELD_OUT:.0%} of each client's rows are held out; accuracy is on these."
+            f"1,797 rows are dealt to {settings.clients} clients by a Dirichlet law (α = {settings.alpha:g}), which gives each client "
+            f"few classes, and this {settings.partitions} times. "
+            f"{100 * HELD_OUT:.0f} % of each client's rows are held out; accuracy is on these."
         ),
         focus=FOCUS,
         about=ABOUT,
@@ -275,7 +277,8 @@ def _show(study: Study, settings: Setup, run: Run, seconds: float) -> None:
         lines,
         title=f"accuracy in % on held-out digits, {settings.clients} clients, {settings.partitions} partitions",
     )
-    print("\n".join(words.sentences(study, FOCUS)), end="\n\n")
+    for sentence in words.sentences(study, FOCUS):
+        print(fill(sentence, 100), end="\n\n")
     print("What left each client, in all:")
     for s in study.standings:
         print(f"  {s.method:<12} {words.human(s.up):>8}  {SENDS[s.method]}")

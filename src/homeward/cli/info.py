@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 import typer
 
 from .. import __version__
-from ._show import Json, as_json, note, table
+from ._show import Json, Verb, as_json, note, table
 
 if TYPE_CHECKING:
     from ..core.method import Method, Round
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Adds the verbs of this family."""
-    app.command("list")(list_)
-    app.command()(doctor)
+    app.command("list", cls=Verb)(list_)
+    app.command(cls=Verb)(doctor)
 
 
 class What(StrEnum):
@@ -35,7 +35,10 @@ class What(StrEnum):
 def list_(
     what: Annotated[What | None, typer.Argument(help="Left out: everything.")] = None, json: Json = False
 ) -> None:
-    """What there is: methods, data, backbones, partition laws."""
+    """What there is: methods, data, backbones, partition laws.
+
+    Without an argument all of them are listed.
+    """
     wanted = [what] if what else list(What)
     found = {kind.value: _LISTS[kind]() for kind in wanted}
     if json:

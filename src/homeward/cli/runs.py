@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ._show import Json, Waiting, as_json, note, score, size, table
+from ._show import Json, Verb, Waiting, as_json, note, score, size, table
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -37,7 +37,7 @@ Scale = Annotated[
 def register(app: typer.Typer) -> None:
     """Adds the verbs of this family."""
     for verb in (run, predict, join, forget):
-        app.command()(verb)
+        app.command(cls=Verb)(verb)
 
 
 # ---- run
@@ -51,7 +51,10 @@ def run(
     resume: Annotated[bool, typer.Option("--resume", help="Go on after the last round that was saved.")] = False,
     json: Json = False,
 ) -> None:
-    """Learn one method, and keep a model for each client in a folder."""
+    """Learn one method, and keep a model for each client in a folder.
+
+    CONFIG is a TOML file with [data], [partition], [method] and [run]; KEY=VALUE replaces one of its settings, as method.ridge=0.1 does.
+    """
     from ..config import load, threads
     from ..engine.run import fit
 
@@ -201,7 +204,10 @@ def predict(
     client: Client,
     json: Json = False,
 ) -> None:
-    """Labels and scores from a client's own model."""
+    """Labels and scores from a client's own model.
+
+    RUN is a run folder; FILES hold rows: .npy, .npz (with X) or .csv (numbers). What is printed is comma-separated.
+    """
     from ..core import check
     from ..data.sources import unlabelled
     from ..engine.store import load_run
@@ -246,7 +252,10 @@ def join(
     scale: Scale = "again",
     json: Json = False,
 ) -> None:
-    """Let more clients into a run, and save it."""
+    """Let more clients into a run, and save it.
+
+    RUN is a run folder; CONFIG is a TOML file whose [data] and [partition] are the newcomers' rows.
+    """
     from ..config import load
     from ..engine.store import load_run
 
@@ -273,7 +282,7 @@ def forget(
 ) -> None:
     """Take a client out of a run, exactly, with a receipt.
 
-    The run is saved without the client; the receipt is printed, and kept in the manifest.
+    RUN is a run folder, which is saved without the client; the receipt is printed, and kept in the manifest.
     """
     from ..engine.store import load_run
 

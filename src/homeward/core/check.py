@@ -31,7 +31,11 @@ def as_numpy(a: Any) -> NDArray[Any]:
 def column(value: Any, where: str) -> NDArray[Any]:
     """Targets or groups as an array; rows of several lengths are none."""
     try:
-        return as_numpy(value)
+        values = as_numpy(value)
+        if values.dtype.kind != "U" or hasattr(value, "dtype"):
+            return values
+        given = np.array(value, dtype=object)  # of a list, NumPy writes NaN and numbers beside text as text
+        return values if all(isinstance(v, str) for v in given.ravel()) else given
     except ValueError as error:
         raise BadData(
             f"{where} is no array: {error}. Give every row one entry, or as many as every other row."

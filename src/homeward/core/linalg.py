@@ -210,19 +210,19 @@ def ridged(a: Array, ridge: float) -> Array:
     return out
 
 
-def cholesky(a: Array, ridge: float = 0.0) -> Factor:
-    """The factor of A + ridge I.
+def cholesky(a: Array, ridge: float = 0.0, shift: float = 0.0) -> Factor:
+    """The factor of A + ridge I. `shift` is the size of what was subtracted to give A, whose rounding A holds too.
 
     Where that is singular, to rounding, this raises and names a ridge that works: from (d + 10) eps times the largest eigenvalue on,
     the first power of ten that was tried and did.
     """
     low = _backend(a).cholesky(ridged(a, ridge))
-    if low is None or (ridge == 0 and _singular(a)):
+    if low is None or (ridge == 0 and _singular(a, shift)):
         values = eigenvalues(a)
-        works = _working_ridge(a, max(float(values[-1]), 1e-280))
+        works = _working_ridge(a, max(float(values[-1]) + shift, 1e-280))
         raise Singular(
-            f"The sum of all rows has no unique solution at ridge = {ridge:g}: {_rank(values)} of its {a.shape[0]} directions "
-            f"hold data. Use a ridge of at least {works:g}, or ridge = 'gcv' to have one chosen, or 'pinv' for the shortest solution."
+            f"The sum of all rows has no unique solution at ridge = {ridge:g}: {int(live(values, shift).sum())} of its "
+            f"{a.shape[0]} directions hold data. Use a ridge of at least {works:g}, or ridge = 'gcv' to have one chosen, or 'pinv' for the shortest solution."
         )
     return Factor(low)
 
@@ -234,14 +234,14 @@ def _working_ridge(a: Array, largest: float) -> float:
     return float(f"1e{power}")
 
 
-def _rank(values: Array) -> int:
-    d = values.shape[0]
-    return int((values > d * EPS * values[-1]).sum())
+def live(values: Array, shift: float = 0.0) -> Array:
+    """Which eigenvalues hold data: more than d eps times the largest, or the size of what was subtracted from the matrix. (d,)"""
+    return values > values.shape[0] * EPS * (values[-1] + shift)
 
 
-def _singular(a: Array) -> bool:
-    """The least eigenvalue is below d eps times the largest: a Cholesky may slip through."""
-    return _rank(eigenvalues(a)) < int(a.shape[0])
+def _singular(a: Array, shift: float) -> bool:
+    """The least eigenvalue holds none: a Cholesky may slip through."""
+    return not bool(live(eigenvalues(a), shift)[0])
 
 
 def solve_ridge(a: Array, b: Array, ridge: float) -> Array:
@@ -272,10 +272,10 @@ class Spectrum:
 
 
 def spectrum_of_rows(rows: Array) -> Spectrum:
-    """For n rows in r columns, n <= r. Directions without data are kept, at exactly 0: U stays square."""
-    xp = namespace(rows)
-    s, u = eigh(symmetric(xp.permute_dims(rows, (1, 0))))
-    return Spectrum(xp.where(s > s.shape[0] * EPS * s[-1], s, 0.0), u, right=False)
+    """For n rows in r columns, n <= r. Directions that hold rounding, not data, are dropped."""
+    s, u = eigh(symmetric(namespace(rows).permute_dims(rows, (1, 0))))
+    first = int((s <= s.shape[0] * EPS * s[-1]).sum())
+    return Spectrum(s[first:], u[:, first:], right=False)
 
 
 def spectrum_of_gram(a: Array) -> Spectrum:

@@ -159,12 +159,13 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     """The arrays of an .npz file; none of them may need pickle, which runs code."""
     raw = read_file(path)
     try:
-        with np.load(io.BytesIO(raw), allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
+        loaded = np.load(io.BytesIO(raw), allow_pickle=False)
+        found = None if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
     except _DAMAGE as error:
         raise _broken(path, error) from error
-    except AttributeError as error:  # a single array has no names
-        raise BadFile(f"{path} is no .npz file but a single array. Save it with np.savez(path, X=X, y=y).") from error
+    if found is None:
+        raise BadFile(f"{path} is no .npz file but a single array. Save it with np.savez(path, X=X, y=y).")
+    return found
 
 
 def _broken(path: Path, error: Exception) -> BadFile:

@@ -123,6 +123,11 @@ class Normal:
         return float(xp.sum(xp.linalg.diagonal(self.gram))) / max(self.rows, 1.0)
 
     @property
+    def shift(self) -> float:
+        """The size of what centring subtracted, Ω |mean|²: its rounding is in the gram too."""
+        return self.weight * float(namespace(self.mean).sum(self.mean**2))
+
+    @property
     def centre(self) -> Tree:
         """Where the rows lie: mean, level and total weight."""
         return Tree(mean=self.mean, level=self.level, weight=np.float64(self.weight))
@@ -137,14 +142,15 @@ def slack(values: Array, ridge: float, freedom: float) -> float:
     return float(max(freedom - d, 0.0) + (ridge / (top + ridge)).sum() + (k - top.shape[0]))
 
 
-def gcv(values: Array, rotated: Array, squares: float, freedom: float, ridges: Sequence[float]) -> list[float]:
+def gcv(
+    values: Array, rotated: Array, squares: float, freedom: float, ridges: Sequence[float], shift: float = 0.0
+) -> list[float]:
     """Generalised cross-validation M RSS / (M - edf)² for every ridge, from eigenvalues l and T = V'Q alone (afl.md 6).
 
     RSS = Σ |T_j|²/l_j (ridge / (l_j + ridge))² + what no direction explains: each term is a square, nothing cancels.
     """
     xp = namespace(values)
-    d = values.shape[0]
-    live = values > d * EPS * values[-1]
+    live = linalg.live(values, shift)
     l, energy = values[live], xp.sum(rotated[live] ** 2, axis=1) / values[live]
     rest = 0.0 if l.shape[0] >= freedom else max(squares - float(xp.sum(energy)), 0.0)
     scores = []
@@ -244,7 +250,7 @@ class Closed(Method):
             )
         if isinstance(self.ridge, str):
             return self._by_rule(server, normal, task)
-        factor = linalg.cholesky(normal.gram, self.ridge)
+        factor = linalg.cholesky(normal.gram, self.ridge, normal.shift)
         honesty = (
             slack(linalg.eigenvalues(normal.gram), self.ridge, normal.freedom) / normal.rows
             if self.wants_honesty
@@ -263,11 +269,11 @@ class Closed(Method):
             counts = Tree(rows=np.float64(normal.rows), freedom=np.float64(normal.freedom))
             return server | Tree(path=found | normal.centre | counts)
         if self.ridge == "pinv":
-            live = values > values.shape[0] * EPS * values[-1]
+            live = linalg.live(values, normal.shift)
             ridge, weights = 0.0, vectors[:, live] @ (rotated[live] / values[live][:, None])
             honesty = (normal.freedom - float(live.sum())) / normal.rows
         else:
-            ridge = ridges[first_best(gcv(values, rotated, normal.squares, normal.freedom, ridges))]
+            ridge = ridges[first_best(gcv(values, rotated, normal.squares, normal.freedom, ridges, normal.shift))]
             weights = vectors @ (rotated / (values + ridge)[:, None])
             honesty = slack(values, ridge, normal.freedom) / normal.rows
         factor = linalg.cholesky(normal.gram, ridge) if self.wants_factor else None

@@ -176,29 +176,29 @@ class Path:
     def left_out(self, gamma: float) -> Iterator[tuple[OwnRows, Array, Array | None]]:
         """For each block: its rows, what is left when each is out of the global fit, and the second fit without it.
 
+        The own fit without row i is E_i - ((I - H)E)_i / (1 - h_i), both in terms that do not cancel where U spans all that rows can.
         Where the blocks carry halves, row i leaves the global fit too: with S = Z A⁻¹ Z' and g = diag S what is left is
         E_i / (1 - g_i), and the second fit changes by ((HS)_ii - h_i g_i) / (1 - g_i) E_i. No fit (None) where a row has leverage 1.
         """
         s = self.spectrum.s
-        kept = s / (s + gamma)
+        kept, lost = s / (s + gamma), gamma / (s + gamma)
+        spanned = s.shape[0] >= self.rows - (self.level > 0)
         for block, u in self.blocks():
             xp = namespace(u)
             squared = u * u
-            free = (
-                xp.clip(1.0 - xp.sum(squared, axis=1), min=0.0)
-                + squared @ (gamma / (s + gamma))
-                - self.level * block.weight
-            )
+            free, gone = squared @ lost, u @ (lost[:, None] * self.turned)
+            if not spanned:
+                free = free + xp.clip(1.0 - xp.sum(squared, axis=1) - self.level * block.weight, min=0.0)
+                gone = gone + (block.targets - u @ self.turned)
             left, g = without_row(block)
             if bool(xp.any(free < NO_LEVERAGE)):
                 yield block, left, None
                 continue
-            h = 1.0 - free
-            fit = u @ (kept[:, None] * self.turned) - h[:, None] * block.targets
+            fit = block.targets - gone / free[:, None]
             if g is not None:
                 hs = xp.sum((u * kept) * self._su(block, u), axis=1)
-                fit = fit + (hs - h * g)[:, None] * left
-            yield block, left, fit / free[:, None]
+                fit = fit + ((hs - (1.0 - free) * g) / free)[:, None] * left
+            yield block, left, fit
 
     def _su(self, block: OwnRows, u: Array) -> Array:
         return block.half @ self.lifted if self.spectrum.right else self.lifted
@@ -277,7 +277,7 @@ def choose(path: Path, gammas: Sequence[float], balance: float | None, most: flo
         if sums is None:
             continue
         total, along, power = sums
-        best = min(max(along / power, 0.0), most) if power > 1e-20 * path.energy else 0.0
+        best = min(max(along / power, 0.0), most) if power > 1e-20 * (path.energy + total) else 0.0
         a = best if balance is None else balance
         errors.append(max(total - 2 * a * along + a * a * power, 0.0))
         chosen.append(Second(gamma, a))

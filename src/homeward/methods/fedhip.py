@@ -183,7 +183,7 @@ class FedHiP(Closed):
                 fixed
                 if fixed is not None
                 else min(max(along / power, 0.0), 1.0)
-                if power > 1e-20 * path.energy
+                if power > 1e-20 * (path.energy + float(xp.sum(left * left)))
                 else 0.0
             )
             errors.append(float(xp.sum((left - t * gap) ** 2)))

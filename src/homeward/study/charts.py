@@ -265,12 +265,12 @@ def clients_in_words(study: Study, focus: str, replicate: str) -> str:
 
 
 def label_map(labels: Sequence[Row], *, width: Width = "container", title: Any = None) -> alt.LayerChart:
-    """Clients x classes: the area of a disc is the number of rows. `labels` as `data.inspect.label_map` gives them."""
+    """Clients x classes: the larger a disc, the more rows. `labels` as `data.inspect.label_map` gives them."""
     held = list(dict.fromkeys(str(row["client"]) for row in labels))
     classes = sorted({row["class"] for row in labels}, key=lambda c: (isinstance(c, str), c))
     largest = max((int(row["rows"]) for row in labels), default=1)
     rows = [{**row, "class": str(row["class"])} for row in labels]
-    area = 330 if len(classes) <= 12 else max(12, 4000 // len(classes))
+    area = 400 if len(classes) <= 12 else max(12, 4000 // len(classes))
     x = alt.X(
         "class:N",
         sort=[str(c) for c in classes],
@@ -278,7 +278,7 @@ def label_map(labels: Sequence[Row], *, width: Width = "container", title: Any =
         axis=alt.Axis(orient="top", labelAngle=0, labelOverlap=True, grid=False),
     )
     y = alt.Y("client:N", sort=held, title=None, axis=alt.Axis(labelOverlap=True, grid=True))
-    size = alt.Size("rows:Q", legend=None, scale=alt.Scale(domain=[0, largest], range=[0, area]))
+    size = alt.Size("rows:Q", legend=None, scale=alt.Scale(domain=[0, largest], range=[5, area]))
     tips = [alt.Tooltip("client:N"), alt.Tooltip("class:N"), alt.Tooltip("rows:Q")]
     layers = [
         _data(rows)

@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 
 from . import charts, words
 from .rows import Row
-from .stats import Comparison, Study
+from .stats import Study
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,13 +110,8 @@ def _key_figures(study: Study, focus: str) -> list[tuple[str, str]]:
         (words.percent(alone.mean.mean), "the mean client alone"),
     ]
     if found is not None:
-        figures.append((_share(found), "of the clients are helped / hurt by joining"))
+        figures.append((words.shares(found), "of the clients are helped / hurt by joining"))
     return [*figures, (words.human(mine.up), "is what a client sends, all in all")]
-
-
-def _share(comparison: Comparison) -> str:
-    n = len(comparison.gains)
-    return f"{100 * comparison.helped / n:.0f} / {100 * comparison.hurt / n:.0f} %"
 
 
 # ---- the charts with their data
@@ -188,7 +183,7 @@ def _labels(story: Story) -> Figure:
     return Figure(
         "labels",
         "Who holds what",
-        "The first partition. The area of a disc is the number of rows of that class at that client.",
+        "The first partition. The larger a disc, the more rows of that class at that client.",
         charts.labels_in_words(story.labels),
         _spec(charts.label_map(story.labels)),
         ("client", *map(str, classes), "rows"),

@@ -54,6 +54,13 @@ def shares(comparison: Comparison | None) -> str:
     return f"{100 * comparison.helped / n:.0f} % / {100 * comparison.hurt / n:.0f} %"
 
 
+def verdict_lines(found: Comparison) -> list[str]:
+    """A verdict, and who is helped and hurt, line by line."""
+    helped, hurt = shares(found).split(" / ")
+    start = [found.verdict] if found.sign else ["not distinguishable", found.amount]
+    return [*start, f"{helped} helped, {hurt} hurt"]
+
+
 def listed(parts: Sequence[str]) -> str:
     """
     >>> listed(["a"]), listed(["a", "b", "c"])
@@ -99,7 +106,7 @@ def share_of_personal(study: Study, focus: str) -> str:
     if mine.shared is None or shared is None:
         return ""
     everybody = sum(map(client_mean, shared.values())) / len(shared)
-    return f"Its one model for everybody reaches {percent(everybody)} by itself; the personal models are {mine.shared.verdict}."
+    return f"{focus}'s one model for everybody reaches {percent(everybody)} by itself; the personal models are {mine.shared.verdict}."
 
 
 def helped(study: Study, focus: str) -> str:

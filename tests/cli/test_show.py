@@ -1,0 +1,48 @@
+"""What is shown: numbers for people, JSON for programs, and a bar on stderr once something takes long."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from homeward.cli import _show
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (4_290_856, "4.3 MB"), (2.5e9, "2.5 GB"), (3e15, "3000.0 TB")],
+)
+def test_bytes_are_shown_in_the_unit_that_fits(count: float, shown: str) -> None:
+    assert _show.size(count) == shown
+
+
+def test_shares_are_shown_in_per_cent_and_r2_is_not() -> None:
+    assert (_show.score("accuracy", 0.9714), _show.score("r2", -0.25)) == ("97.1 %", "-0.250")
+
+
+def test_json_has_no_number_that_json_has_not(capsys: pytest.CaptureFixture[str]) -> None:
+    _show.as_json(
+        {"a": np.array([1.0, -np.inf]), 2: (np.float32(0.5), np.int64(3), None, True, "ü"), "c": float("nan")}
+    )
+    assert json.loads(capsys.readouterr().out) == {"a": [1.0, None], "2": [0.5, 3, None, True, "ü"], "c": None}
+
+
+def test_a_table_has_all_its_cells(capsys: pytest.CaptureFixture[str]) -> None:
+    _show.table(["name", "rows"], [["[north]", 12], ["west", None]], title="who")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "who"
+    assert any("[north]" in line and "12" in line for line in lines)
+
+
+@pytest.mark.parametrize(("patience", "terminal", "bar"), [(0.0, True, True), (60.0, True, False), (0.0, False, False)])
+def test_a_bar_comes_on_a_terminal_and_only_when_it_takes_long(
+    patience: float, terminal: bool, bar: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_show, "PATIENCE", patience)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    with _show.Waiting() as notice:
+        for done in range(3):
+            notice("summarise", done, 2)
+        assert (notice.bar is not None) == bar
+    assert capsys.readouterr().out == ""
