@@ -297,3 +297,12 @@ def test_arrays_and_parts_are_in_order() -> None:
     value = Both(Pair(1, 2, Tree(x=3, y=Tree(z=4))), Gather(("a",), Tree(w=5)))
     assert arrays(value) == [1, 2, 3, 4, 5]
     assert parts(value.sum)[:2] == (1, 2)
+
+
+def test_messages_of_other_shapes_do_not_stretch_to_fit():
+    @dataclass(frozen=True, eq=False)
+    class Row(Sum):
+        value: object
+
+    with pytest.raises(BadValue, match=r"value is \(3,\) and \(1,\)"):
+        Row(np.zeros(3)) + Row(np.zeros(1))

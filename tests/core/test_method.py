@@ -234,3 +234,9 @@ def test_a_method_checks_its_settings() -> None:
     assert (str(Slot("personal")), str(Slot("personal", "R"))) == ("personal", "personal.R")
     with pytest.raises(AttributeError):
         Watching().rounds = 3  # type: ignore[misc]
+
+
+def test_only_a_method_that_is_not_standardised_yet_can_be():
+    for wrong in (hw.AFL, "afl", hw.standardised(hw.AFL())):
+        with pytest.raises(BadSetting, match="standardised"):
+            hw.standardised(wrong)

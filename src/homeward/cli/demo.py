@@ -170,8 +170,10 @@ def _files(settings: Setup, study: Study, story: Story, run: Run, first: Partiti
 
 
 def _example(run: Run) -> str:
-    """The client that what comes next is shown with."""
-    return run.ids[min(7, len(run.ids) - 1)]
+    """The client that what comes next is shown with: the eighth, or the next one that has rows to predict."""
+    assert run.federation is not None  # it has just been fitted
+    tests = run.federation.tests
+    return next((c for c in (*run.ids[7:], *run.ids) if tests[c].n), run.ids[0])
 
 
 def _held_out(run: Run) -> bytes:

@@ -128,6 +128,12 @@ class Sum:
     def _with(self, combine: Callable[[Any, Any], Any], other: Self) -> Self:
         if type(other) is not type(self):
             raise BadValue(f"A {type(self).__name__} does not add to a {type(other).__name__}.")
+        for f, mine, its in zip(fields(self), parts(self), parts(other), strict=True):
+            if getattr(mine, "shape", ()) != getattr(its, "shape", ()):  # arrays would stretch to fit each other
+                raise BadValue(
+                    f"Two {type(self).__name__} of other shapes do not add: {f.name} is {mine.shape} and {its.shape}. "
+                    "Every client needs the same columns, classes and settings."
+                )
         return type(self)(*map(combine, parts(self), parts(other)))
 
 

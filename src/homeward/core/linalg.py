@@ -222,7 +222,8 @@ def cholesky(a: Array, ridge: float = 0.0, shift: float = 0.0) -> Factor:
         works = _working_ridge(a, max(float(values[-1]) + shift, 1e-280))
         raise Singular(
             f"The sum of all rows has no unique solution at ridge = {ridge:g}: {int(live(values, shift).sum())} of its "
-            f"{a.shape[0]} directions hold data. Use a ridge of at least {works:g}, or ridge = 'gcv' to have one chosen, or 'pinv' for the shortest solution."
+            f"{a.shape[0]} directions hold data. Use a ridge of at least {works:g}, or ridge = 'gcv' to have one chosen, or 'pinv' "
+            "for the shortest solution."
         )
     return Factor(low)
 

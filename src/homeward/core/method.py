@@ -147,6 +147,8 @@ class Standardised(Method):
     def __post_init__(self) -> None:
         if not isinstance(self.method, Method):
             raise BadSetting(f"standardised needs a method such as hw.APFL(), not {self.method!r}.")
+        if isinstance(self.method, Standardised):
+            raise BadSetting("This method is standardised already: once is enough.")
 
     @property
     def stackable(self) -> bool:  # type: ignore[override]

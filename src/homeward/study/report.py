@@ -137,14 +137,21 @@ def _number(value: float, digits: int = 1) -> str:
 
 def _methods(study: Study, focus: str) -> Figure:
     rows = charts.method_rows(study, focus)
+
+    def by_row(method: str) -> str:
+        found = study.standing(method).by_row
+        return "–" if found is None else _number(found.mean, 2)
+
     return Figure(
         "methods",
         "Every method",
         "A dot is the mean over clients and partitions, the bar its 95 % interval, and each thin stroke one partition.",
         charts.methods_in_words(study, focus),
         _spec(charts.methods(study, focus)),
-        ("method", "mean client, %", "from", "to"),
-        tuple((r["method"], _number(r["value"], 2), _number(r["low"], 2), _number(r["high"], 2)) for r in rows),
+        ("method", "mean client, %", "from", "to", "mean row, %"),
+        tuple(
+            (r["method"], *(_number(r[key], 2) for key in ("value", "low", "high")), by_row(r["method"])) for r in rows
+        ),
     )
 
 

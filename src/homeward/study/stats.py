@@ -203,7 +203,7 @@ class Comparison:
     def amount(self) -> str:
         """The ends of the interval, as a size where there is a direction: "1.2 to 2.0 points"."""
         if not self.interval.known:
-            return "one replicate has no interval"
+            return "one partition has no interval"
         ends = (self.interval.low, self.interval.high)
         if not self.sign:
             return f"{signed(ends[0])} to {signed(ends[1])} points"
