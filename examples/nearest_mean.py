@@ -1,8 +1,8 @@
 """A method in one file: every client goes home with class means that lie between everybody's and its own.
 
-    mean_c  = Σₖ Sₖc / Σₖ Nₖc                     Sₖc, Nₖc: sum and number of client k's rows of class c
-    ownₖc   = (Sₖc + m mean_c) / (Nₖc + m)        a class that the client never saw keeps everybody's mean
-    score_c = x·ownₖc − |ownₖc|² / 2              the nearest mean has the largest score
+mean_c  = Σₖ Sₖc / Σₖ Nₖc                     Sₖc, Nₖc: sum and number of client k's rows of class c
+ownₖc   = (Sₖc + m mean_c) / (Nₖc + m)        a class that the client never saw keeps everybody's mean
+score_c = x·ownₖc − |ownₖc|² / 2              the nearest mean has the largest score
 """
 
 from dataclasses import dataclass

@@ -36,8 +36,6 @@ _HOME = {
 }
 _MODULES = {"errors": "core.errors", "testing": "testing"}
 
-__all__ = ["__version__", *_HOME, *_MODULES]
-
 if TYPE_CHECKING:
     from .core import errors as errors
     from .core.method import standardised as standardised
@@ -73,4 +71,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted(["__version__", *_HOME, *_MODULES])
