@@ -218,6 +218,18 @@ def test_apfl_13_a_client_whose_rows_say_nothing_of_each_other_keeps_the_global_
     assert (scores(run, x) == scores(run, x, slot="global")).all()
 
 
+@joints
+@pytest.mark.parametrize("intercept", [True, False])
+def test_a_single_row_whose_target_is_zero_keeps_the_global_head(joint: bool, intercept: bool) -> None:
+    """Then what is negligible cannot be measured by the targets alone."""
+    draw = np.random.default_rng(0)
+    for _ in range(10):
+        x, y = draw.normal(size=(20, 3)), draw.normal(size=(20, 2))
+        y[0] = 0.0
+        fed = Table(x, y, np.where(np.arange(20) == 0, "a", "b"), "real").federation()
+        assert float(own(hw.fit(hw.APFL(maps=None, joint=joint, intercept=intercept), fed)).balance) == 0.0
+
+
 @pytest.mark.parametrize("settings_", [{}, {"joint": True}, {"share": True}, {"balance": 0.5}])
 def test_clients_without_rows_of_one_row_or_of_one_class_are_welcome(settings_: dict[str, Any]) -> None:
     data = table(n=60)

@@ -409,3 +409,42 @@ def test_splitting_or_merging_clients_leaves_the_head(name: str, maps: int | Non
     dealt.append(np.array([g + str(i % 2) for i, g in enumerate(data.groups)]))
     heads = [hw.fit(EVERY[name](maps=maps), data.federation(groups=g)).progress.server["weights"] for g in dealt]
     assert max(gap(w, heads[0]) for w in heads) < (1e-9 if maps else 1e-10)
+
+
+# what broke once
+def test_few_rows_far_from_the_origin_are_judged_by_what_they_hold() -> None:
+    """What centring leaves of empty directions was counted as data: GCV then took the smallest ridge, pinv divided by it."""
+    for seed in range(20):
+        draw = np.random.default_rng(seed)
+        x = 10 + draw.normal(size=(6, 2))
+        data = Table(x @ draw.normal(size=(2, 8)), draw.normal(size=6), np.array(list("aabbcc")), "real")
+        new = (10 + draw.normal(size=(5, 2))) @ np.random.default_rng(seed).normal(size=(2, 8))
+        for ridge in ("gcv", "pinv"):
+            runs = [hw.fit(hw.AFL(ridge), data.federation(x=s * data.x)) for s in (1.0, 1000.0)]
+            assert gap(scores(runs[1], 1000 * new), scores(runs[0], new)) < 1e-6
+
+
+@pytest.mark.parametrize("n", [30, 3000])
+def test_a_large_constant_column_beside_an_intercept_is_singular(n: int) -> None:
+    draw = np.random.default_rng(0)
+    x = np.hstack([draw.normal(size=(n, 3)), np.full((n, 1), 1234.5)])
+    fed = Table(x, draw.normal(size=n), np.where(np.arange(n) % 3 == 0, "a", "b"), "real").federation()
+    with pytest.raises(Singular, match="3 of its 4 directions"):
+        hw.fit(hw.AFL(0.0), fed)
+    assert abs(hw.fit(hw.AFL("pinv"), fed).progress.server["weights"][3]).max() < 1e-6
+
+
+@every
+@pytest.mark.parametrize("n", [7, 20_000])
+def test_one_column_that_does_not_vary_teaches_only_a_level(name: str, n: int) -> None:
+    """Its rounding grows with the rows, not with the columns."""
+    data = table(n=42, weighed=True)
+    rows = np.resize(np.arange(42), n)
+    fed = data.chosen(rows).federation(x=np.full((n, 1), 0.1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NoBalance)
+        run = hw.fit(EVERY[name](maps=None), fed)
+    got = all_scores(run, np.array([[0.1], [0.2], [-3.0]]))
+    assert abs(got[np.isfinite(got)]).max() < 100
+    if name == "afl" or name == "local-ridge":
+        assert gap(got, np.broadcast_to(got[:, :1], got.shape)) < 1e-9

@@ -62,3 +62,13 @@ def test_rows_that_do_not_vary_give_their_level(n: int) -> None:
 def test_a_ridge_of_zero_is_refused() -> None:
     with pytest.raises(BadSetting, match="above 0"):
         hw.LocalRidge(0.0)
+
+
+def test_two_rows_say_nothing_of_the_strength() -> None:
+    """Each foretells the other by its own target at every ridge: a tie, so the largest, whatever the rounding."""
+    draw = np.random.default_rng(0)
+    for _ in range(30):
+        x, y, w = draw.normal(size=(2, 3)) + 10, draw.normal(size=2), draw.random(2) + 0.1
+        run = hw.fit(hw.LocalRidge(maps=None), Table(x, y, np.full(2, "a"), "real", w).federation())
+        expected = oracles.ridge(x, y[:, None], w, 100 * oracles.unit(x, w, True), True)
+        assert gap(scores(run, x), expected(x)) < 1e-9

@@ -102,22 +102,18 @@ class Setup:
     def config(self, replicate: int = 0) -> Config:
         """One cell as a TOML file would say it: digits, the partition of this number, APFL."""
         from ..config import Config
-        from ..data.sources import BUILTIN
+        from ..data.sources import BUILTIN, Deal
 
         fair = BUILTIN[PIXELS].rows // max(self.clients, 1)
+        law = {"clients": self.clients, "alpha": self.alpha, "seed": self.seed + replicate}
+        dealt = Deal.of({"law": "dirichlet", **law, "min_rows": min(LEAST, fair // 3), "test": HELD_OUT})
+        run = {"out": str(self.out.with_name(f"{self.out.name}-{FOCUS}")), "seed": self.seed, "threads": 1}
         return Config.model_validate(
             {
                 "data": {"source": PIXELS, "standardise": False},
-                "partition": {
-                    "law": "dirichlet",
-                    "clients": self.clients,
-                    "alpha": self.alpha,
-                    "seed": self.seed + replicate,
-                    "min_rows": min(LEAST, fair // 3),
-                    "test": HELD_OUT,
-                },
+                "partition": dealt.section,
                 "method": {"name": FOCUS},
-                "run": {"out": str(self.out.with_name(f"{self.out.name}-{FOCUS}")), "seed": self.seed, "threads": 1},
+                "run": run,
             }
         )
 
@@ -294,7 +290,7 @@ def _show(study: Study, settings: Setup, run: Run, seconds: float) -> None:
         f"run {out}/config.toml partition.alpha=0.1": "one method on one partition; change what you like",
         "list": "methods, data sets, partition laws",
     }
-    print(f"\nThe page: {out}/report.html. {len(run.ids)} models: {out}/models/. All numbers: {out}/results.jsonl.")
+    print(f"\nThe page: {out}/report.html. A model for each client: {out}/models/. All numbers: {out}/results.jsonl.")
     wide = max(map(len, following))
     print(
         f"{seconds:.0f} s. Next:", *(f"  homeward {verb:<{wide}}  {does}" for verb, does in following.items()), sep="\n"

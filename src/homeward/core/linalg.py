@@ -210,18 +210,18 @@ def ridged(a: Array, ridge: float) -> Array:
     return out
 
 
-def cholesky(a: Array, ridge: float = 0.0, shift: float = 0.0) -> Factor:
-    """The factor of A + ridge I. `shift` is the size of what was subtracted to give A, whose rounding A holds too.
+def cholesky(a: Array, ridge: float = 0.0, noise: float = 0.0) -> Factor:
+    """The factor of A + ridge I. `noise` is what an eigenvalue may be by the rounding of how A came about.
 
     Where that is singular, to rounding, this raises and names a ridge that works: from (d + 10) eps times the largest eigenvalue on,
     the first power of ten that was tried and did.
     """
     low = _backend(a).cholesky(ridged(a, ridge))
-    if low is None or (ridge == 0 and _singular(a, shift)):
+    if low is None or (ridge == 0 and _singular(a, noise)):
         values = eigenvalues(a)
-        works = _working_ridge(a, max(float(values[-1]) + shift, 1e-280))
+        works = _working_ridge(a, max(float(values[-1]), noise / EPS, 1e-280))
         raise Singular(
-            f"The sum of all rows has no unique solution at ridge = {ridge:g}: {int(live(values, shift).sum())} of its "
+            f"The sum of all rows has no unique solution at ridge = {ridge:g}: {int(live(values, noise).sum())} of its "
             f"{a.shape[0]} directions hold data. Use a ridge of at least {works:g}, or ridge = 'gcv' to have one chosen, or 'pinv' "
             "for the shortest solution."
         )
@@ -235,14 +235,14 @@ def _working_ridge(a: Array, largest: float) -> float:
     return float(f"1e{power}")
 
 
-def live(values: Array, shift: float = 0.0) -> Array:
-    """Which eigenvalues hold data: more than d eps times the largest, or the size of what was subtracted from the matrix. (d,)"""
-    return values > values.shape[0] * EPS * (values[-1] + shift)
+def live(values: Array, noise: float = 0.0) -> Array:
+    """Which eigenvalues hold data: those above d eps times the largest and above the noise. (d,)"""
+    return values > values.shape[0] * EPS * values[-1] + noise
 
 
-def _singular(a: Array, shift: float) -> bool:
+def _singular(a: Array, noise: float) -> bool:
     """The least eigenvalue holds none: a Cholesky may slip through."""
-    return not bool(live(eigenvalues(a), shift)[0])
+    return not bool(live(eigenvalues(a), noise)[0])
 
 
 def solve_ridge(a: Array, b: Array, ridge: float) -> Array:

@@ -113,7 +113,7 @@ class Normal:
         gram -= total.sums[:, None] * mean[None, :]
         cross = total.cross - total.sums[:, None] * level[None, :]
         squares = float(total.squares) - weight * float(xp.sum(level * level))
-        flat = float(xp.sum(xp.linalg.diagonal(gram))) <= gram.shape[0] * EPS * raw
+        flat = float(xp.sum(xp.linalg.diagonal(gram))) <= (gram.shape[0] + rows) * EPS * raw
         return cls(gram, cross, max(squares, 0.0), mean, level, rows, rows - 1, weight, flat)
 
     @property
@@ -123,9 +123,9 @@ class Normal:
         return float(xp.sum(xp.linalg.diagonal(self.gram))) / max(self.rows, 1.0)
 
     @property
-    def shift(self) -> float:
-        """The size of what centring subtracted, Ω |mean|²: its rounding is in the gram too."""
-        return self.weight * float(namespace(self.mean).sum(self.mean**2))
+    def noise(self) -> float:
+        """What rounding may leave of an eigenvalue: N eps times what centring subtracted, Ω |mean|²."""
+        return self.rows * EPS * self.weight * float(namespace(self.mean).sum(self.mean**2))
 
     @property
     def centre(self) -> Tree:
@@ -143,14 +143,14 @@ def slack(values: Array, ridge: float, freedom: float) -> float:
 
 
 def gcv(
-    values: Array, rotated: Array, squares: float, freedom: float, ridges: Sequence[float], shift: float = 0.0
+    values: Array, rotated: Array, squares: float, freedom: float, ridges: Sequence[float], noise: float = 0.0
 ) -> list[float]:
     """Generalised cross-validation M RSS / (M - edf)² for every ridge, from eigenvalues l and T = V'Q alone (afl.md 6).
 
     RSS = Σ |T_j|²/l_j (ridge / (l_j + ridge))² + what no direction explains: each term is a square, nothing cancels.
     """
     xp = namespace(values)
-    live = linalg.live(values, shift)
+    live = linalg.live(values, noise)
     l, energy = values[live], xp.sum(rotated[live] ** 2, axis=1) / values[live]
     rest = 0.0 if l.shape[0] >= freedom else max(squares - float(xp.sum(energy)), 0.0)
     scores = []
@@ -250,7 +250,7 @@ class Closed(Method):
             )
         if isinstance(self.ridge, str):
             return self._by_rule(server, normal, task)
-        factor = linalg.cholesky(normal.gram, self.ridge, normal.shift)
+        factor = linalg.cholesky(normal.gram, self.ridge, normal.noise)
         honesty = (
             slack(linalg.eigenvalues(normal.gram), self.ridge, normal.freedom) / normal.rows
             if self.wants_honesty
@@ -269,11 +269,11 @@ class Closed(Method):
             counts = Tree(rows=np.float64(normal.rows), freedom=np.float64(normal.freedom))
             return server | Tree(path=found | normal.centre | counts)
         if self.ridge == "pinv":
-            live = linalg.live(values, normal.shift)
+            live = linalg.live(values, normal.noise)
             ridge, weights = 0.0, vectors[:, live] @ (rotated[live] / values[live][:, None])
             honesty = (normal.freedom - float(live.sum())) / normal.rows
         else:
-            ridge = ridges[first_best(gcv(values, rotated, normal.squares, normal.freedom, ridges, normal.shift))]
+            ridge = ridges[first_best(gcv(values, rotated, normal.squares, normal.freedom, ridges, normal.noise))]
             weights = vectors @ (rotated / (values + ridge)[:, None])
             honesty = slack(values, ridge, normal.freedom) / normal.rows
         factor = linalg.cholesky(normal.gram, ridge) if self.wants_factor else None

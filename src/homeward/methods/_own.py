@@ -98,7 +98,7 @@ def centred_rows(
         mean, level, share, flat = np.zeros(columns), np.zeros(data.task.classes), 0.0, False
     else:
         mean, level, share = sums / total, levels / total, 1.0 / float(total)
-        flat = float(power - (sums * mean).sum()) <= columns * EPS * float(power)
+        flat = float(power - (sums * mean).sum()) <= (columns + data.n) * EPS * float(power)
     mean, level = any_array(mean, like=data.weight), any_array(level, like=data.weight)
 
     def said(x: Array) -> Array:
