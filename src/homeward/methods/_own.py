@@ -19,6 +19,7 @@ import numpy as np
 from ..core import linalg
 from ..core.algebra import Array, namespace
 from ..core.linalg import EPS, Spectrum, any_array
+from ..core.method import Slot
 from ..core.task import ClientData, Task
 from ._closed import BLOCK, first_best, losses, present, weighted
 
@@ -151,6 +152,7 @@ class Path:
     level: float  # 1/Ω where the rows are centred on their own mean, which leaves with the row; else 0
     read: Reader
     turns: tuple[Array, ...] | None = None  # U, where the rows are kept in memory
+    constant: float = 0.0  # the value of the last feature, where that is the constant column
 
     @classmethod
     def of(cls, read: Reader, n: int, columns: int, level: float = 0.0) -> Path | None:
@@ -172,6 +174,15 @@ class Path:
             return self.spectrum.vectors @ (self.turned * (namespace(s).sqrt(s) / (s + gamma))[:, None])
         (rows,) = self.read()
         return rows.features.T @ (self.spectrum.vectors @ (self.turned / (s + gamma)[:, None]))
+
+    def line(self, gamma: float) -> tuple[Array, Array]:
+        """R without its constant column, and the intercept that the column stands for. (r, c), (c,)"""
+        own = self.coefficients(gamma)
+        return (own[:-1], self.constant * own[-1]) if self.constant else (own, namespace(own).zeros_like(own[0]))
+
+    def gammas(self, setting: float | str) -> list[float]:
+        """What a setting stands for: itself, or the candidates of a rule, the more global ones first."""
+        return [g * self.unit for g in reversed(GAMMAS)] if isinstance(setting, str) else [float(setting)]
 
     def left_out(self, gamma: float) -> Iterator[tuple[OwnRows, Array, Array | None]]:
         """For each block: its rows, what is left when each is out of the global fit, and the second fit without it.
@@ -295,6 +306,33 @@ def _squares(path: Path, gamma: float) -> tuple[float, float, float] | None:
         along += float(xp.sum(fit * left))
         power += float(xp.sum(fit * fit))
     return total, along, power
+
+
+def residual_path(
+    data: ClientData,
+    features: Rowwise,
+    columns: int,
+    scores: Rowwise,
+    halves: Callable[[Array, Array], Array],
+    intercept: bool,
+) -> Path | None:
+    """The second ridge of what these scores leave, with a constant column where there is an intercept."""
+    read = own_rows(data, features, columns, scores, halves)
+    if not intercept:
+        return Path.of(read, data.n, columns)
+    widened, size = with_constant(read)
+    path = Path.of(widened, data.n, columns + 1)
+    return None if path is None else replace(path, constant=size)
+
+
+def estimates(path: Path | None, choice: Callable[[Path], Second]) -> dict[Slot, Array]:
+    """Scores of all rows, each by models without it, under a choice of the second ridge. Without halves the global fit saw the row."""
+    if path is None:
+        return {}
+    second = choice(path)
+    both = [(first, first + second.balance * own) for _, first, own in left_out_scores(path, second.gamma)]
+    alone, personal = (namespace(scores[0]).concat(list(scores), axis=0) for scores in zip(*both, strict=True))
+    return {Slot("personal"): personal, Slot("global"): alone}
 
 
 def left_out_scores(path: Path, gamma: float) -> Iterator[tuple[OwnRows, Array, Array]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from typing import Annotated, Self
 
 import numpy as np
@@ -19,19 +20,7 @@ from ..core.rng import Rng
 from ..core.settings import Choice, Count, Number, Rule
 from ..core.task import ClientData, Task
 from ._closed import Closed, Tally, first_best
-from ._own import (
-    BALANCES,
-    GAMMAS,
-    MOST_BALANCE,
-    Path,
-    Second,
-    choose,
-    left_out_scores,
-    loss_table,
-    no_halves,
-    own_rows,
-    with_constant,
-)
+from ._own import BALANCES, GAMMAS, MOST_BALANCE, Path, Second, choose, estimates, loss_table, no_halves, residual_path
 
 
 @dataclass(frozen=True)
@@ -104,8 +93,8 @@ class APFL(Closed):
             return None
         return replace(first, stream="refine", width=self.refine_maps or first.width, activation=self.refine_activation)
 
-    def _path(self, shared: Tree, data: ClientData) -> tuple[Path | None, float]:
-        """The second ridge along its grid, and the size of its constant column (0 without one)."""
+    def _path(self, shared: Tree, data: ClientData) -> Path | None:
+        """The second ridge along its grid."""
         drawn = self.refine_map(shared)
         columns = data.task.dimension if drawn is None else drawn.width
 
@@ -113,45 +102,40 @@ class APFL(Closed):
             return double(x if drawn is None else drawn(x))
 
         halves = self.halving(shared) if self.joint else no_halves
-        read = own_rows(data, features, columns, self.head(shared).scores, halves)
-        if not self.intercept:
-            return Path.of(read, data.n, columns), 0.0
-        widened, size = with_constant(read)
-        return Path.of(widened, data.n, columns + 1), size
-
-    def _gammas(self, path: Path) -> list[float]:
-        """Candidates, the more global ones first."""
-        return [g * path.unit for g in reversed(GAMMAS)] if isinstance(self.gamma, str) else [float(self.gamma)]
+        return residual_path(data, features, columns, self.head(shared).scores, halves, self.intercept)
 
     def _balances(self) -> tuple[float, ...]:
         return BALANCES if isinstance(self.balance, str) else (float(self.balance),)
 
     def _choice(self, shared: Tree, path: Path) -> Second:
+        """γ and a for one client: given, shared, or by its own leave-one-out."""
         if self.share:
-            return Second(
-                float(shared["gamma"]) * (path.unit if isinstance(self.gamma, str) else 1.0), float(shared["balance"])
-            )
-        if not isinstance(self.balance, str):
-            if not isinstance(self.gamma, str):
-                return Second(float(self.gamma), float(self.balance))
-            return choose(path, self._gammas(path), float(self.balance))
-        honesty = float(shared["honesty"])
+            unit = path.unit if isinstance(self.gamma, str) else 1.0
+            return Second(float(shared["gamma"]) * unit, float(shared["balance"]))
+        gammas = path.gammas(self.gamma)
+        if isinstance(self.balance, str):
+            return self._honest(float(shared["honesty"]), path, gammas)
+        given = float(self.balance)
+        return choose(path, gammas, given) if len(gammas) > 1 else Second(gammas[0], given)
+
+    def _honest(self, honesty: float, path: Path, gammas: list[float]) -> Second:
+        """The balance by leave-one-out, where W saw the row, divided by 1 - edf/N."""
         if honesty < 1e-6:
             warnings.warn(
-                "The global head fits every row exactly (edf = N), so what it leaves says nothing: the personal part is switched off. "
-                "Use a larger ridge or fewer maps.",
+                "The global head fits every row exactly (edf = N), so what it leaves says nothing: the personal part is "
+                "switched off. Use a larger ridge or fewer maps.",
                 NoBalance,
                 stacklevel=2,
             )
-            return Second(self._gammas(path)[0], 0.0)
+            return Second(gammas[0], 0.0)
         if self.joint:
-            return choose(path, self._gammas(path), None, MOST_BALANCE / honesty)
-        second = choose(path, self._gammas(path), None)
+            return choose(path, gammas, None, MOST_BALANCE / honesty)
+        second = choose(path, gammas, None)
         return replace(second, balance=second.balance / honesty)
 
     def tally_share(self, shared: Tree, data: ClientData, state: Tree, rng: Rng) -> tuple[Tally, Tree]:
-        path, _ = self._path(shared, data)
-        gammas = self._gammas(path) if path else [1.0] * (len(GAMMAS) if isinstance(self.gamma, str) else 1)
+        path = self._path(shared, data)
+        gammas = path.gammas(self.gamma) if path else [1.0] * (len(GAMMAS) if isinstance(self.gamma, str) else 1)
         return Tally(loss_table(path, gammas, self._balances(), data.task, like=data.weight)), state
 
     def choose_share(self, server: Tree, total: Tally, task: Task, rng: Rng) -> Tree:
@@ -161,33 +145,18 @@ class APFL(Closed):
         return server | Tree(gamma=np.float64(gammas[i]), balance=np.float64(self._balances()[j]))
 
     def personalise(self, shared: Tree, data: ClientData, state: Tree, rng: Rng) -> dict[Slot, Model]:
-        head = self.head(shared)
-        path, size = self._path(shared, data)
-        personal = self._nothing(shared, head) if path is None else self._personal(shared, head, path, size)
-        return {Slot("personal"): personal, Slot("global"): head}
-
-    def _personal(self, shared: Tree, head: Linear, path: Path, size: float) -> TwoStream:
+        head, path = self.head(shared), self._path(shared, data)
+        if path is None:  # a client with nothing to learn from takes the global head home
+            return {Slot("personal"): TwoStream(head, self._zero(shared, head), np.float64(0.0)), Slot("global"): head}
         second = self._choice(shared, path)
-        own = path.coefficients(second.gamma)
-        r, level = (own[:-1], size * own[-1]) if self.intercept else (own, namespace(own).zeros_like(own[0]))
-        return TwoStream(head, Linear(r, level, self.refine_map(shared)), np.float64(second.balance))
+        own = Linear(*path.line(second.gamma), self.refine_map(shared))
+        return {Slot("personal"): TwoStream(head, own, np.float64(second.balance)), Slot("global"): head}
 
-    def _nothing(self, shared: Tree, head: Linear) -> TwoStream:
-        """A client with nothing to learn from takes the global head home."""
+    def _zero(self, shared: Tree, head: Linear) -> Linear:
         drawn, xp = self.refine_map(shared), namespace(head.weights)
-        zeros = (
-            head.weights if drawn is None else xp.zeros((drawn.width, head.weights.shape[1]), dtype=head.weights.dtype)
-        )
-        return TwoStream(head, Linear(xp.zeros_like(zeros), xp.zeros_like(head.intercept), drawn), np.float64(0.0))
+        width = head.weights.shape[0] if drawn is None else drawn.width
+        return Linear(xp.zeros((width, head.weights.shape[1])), xp.zeros_like(head.intercept), drawn)
 
     def estimate(self, shared: Tree, data: ClientData, state: Tree, rng: Rng) -> Mapping[Slot, Array]:
-        """Leave-one-out scores of the client's rows. With `joint` no model saw the row; otherwise W did, and the estimate is too rosy."""
-        path, _ = self._path(shared, data)
-        if path is None:
-            return {}
-        second = self._choice(shared, path)
-        first, personal = zip(
-            *((f, f + second.balance * s) for _, f, s in left_out_scores(path, second.gamma)), strict=True
-        )
-        xp = namespace(first[0])
-        return {Slot("personal"): xp.concat(list(personal), axis=0), Slot("global"): xp.concat(list(first), axis=0)}
+        """Leave-one-out scores of the client's rows. With `joint` no model saw the row; otherwise W did: too rosy."""
+        return estimates(self._path(shared, data), partial(self._choice, shared))

@@ -16,18 +16,7 @@ from ..core.rng import Rng
 from ..core.settings import Choice, Number, Rule
 from ..core.task import ClientData
 from ._closed import Closed, first_best
-from ._own import (
-    GAMMAS,
-    Path,
-    Second,
-    centred_rows,
-    choose,
-    left_out_scores,
-    no_halves,
-    own_rows,
-    with_constant,
-    without_row,
-)
+from ._own import Path, Second, centred_rows, choose, estimates, no_halves, own_rows, residual_path, without_row
 
 MUS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 """The grid of mu, the extra weight of a client's own rows."""
@@ -89,38 +78,28 @@ class FedHiP(Closed):
 
     def estimate(self, shared: Tree, data: ClientData, state: Tree, rng: Rng) -> Mapping[Slot, Array]:
         """Leave-one-out scores of the client's rows (proximal form). With `joint` no model saw the row; otherwise W did: too rosy."""
-        path, _ = self._own_path(shared, data) if self.form == "proximal" else (None, 0.0)
-        if path is None:
+        if self.form != "proximal":
             return {}
-        gamma = self._gamma(path)
-        first, personal = zip(*((f, f + s) for _, f, s in left_out_scores(path, gamma)), strict=True)
-        xp = namespace(first[0])
-        return {Slot("personal"): xp.concat(list(personal), axis=0), Slot("global"): xp.concat(list(first), axis=0)}
+        return estimates(self._own_path(shared, data), lambda path: Second(self._gamma(path), 1.0))
 
     # proximal
-    def _own_path(self, shared: Tree, data: ClientData) -> tuple[Path | None, float]:
+    def _own_path(self, shared: Tree, data: ClientData) -> Path | None:
+        def features(x: Array) -> Array:
+            return self.features(shared, x)
+
         halves = self.halving(shared) if self.joint else no_halves
-        columns = self.width(shared)
-        read = own_rows(data, lambda x: self.features(shared, x), columns, self.head(shared).scores, halves)
-        if not self.intercept:
-            return Path.of(read, data.n, columns), 0.0
-        widened, size = with_constant(read)
-        return Path.of(widened, data.n, columns + 1), size
+        return residual_path(data, features, self.width(shared), self.head(shared).scores, halves, self.intercept)
 
     def _gamma(self, path: Path) -> float:
-        if not isinstance(self.gamma, str):
-            return float(self.gamma)
-        return choose(path, [g * path.unit for g in reversed(GAMMAS)], 1.0).gamma
+        gammas = path.gammas(self.gamma)
+        return choose(path, gammas, 1.0).gamma if len(gammas) > 1 else gammas[0]
 
     def _proximal(self, shared: Tree, data: ClientData) -> Linear:
-        head = self.head(shared)
-        path, size = self._own_path(shared, data)
+        head, path = self.head(shared), self._own_path(shared, data)
         if path is None:
             return head
-        own = path.coefficients(self._gamma(path))
-        if not self.intercept:
-            return Linear(head.weights + own, head.intercept, head.map)
-        return Linear(head.weights + own[:-1], head.intercept + size * own[-1], head.map)
+        own, level = path.line(self._gamma(path))
+        return Linear(head.weights + own, head.intercept + level, head.map)
 
     # weighted
     def _weighted(self, shared: Tree, data: ClientData) -> Linear:
@@ -172,7 +151,7 @@ class FedHiP(Closed):
         """(λₖ, t) of least |(1 - t) left + t own|², each row left out of its client's ridge; t* = <left - own, left> / |left - own|²."""
         fixed = None if self.balance in (None, "loo") else float(self.balance)
         errors, chosen = [], []
-        for gamma in [g * path.unit for g in reversed(GAMMAS)] if isinstance(self.gamma, str) else [float(self.gamma)]:
+        for gamma in path.gammas(self.gamma):
             parts = [(block, fit) for block, _, fit in path.left_out(gamma)]
             if any(fit is None for _, fit in parts):
                 continue
