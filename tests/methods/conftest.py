@@ -1,4 +1,4 @@
-"""The helpers of this folder, and `benchmarks`, can be imported by its tests."""
+"""What the tests of this folder share, and `benchmarks`, can be imported here."""
 
 import sys
 from pathlib import Path

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..core import linalg
 from ..core.algebra import Array, Sum, Tree, namespace
+from ..core.check import as_numpy
 from ..core.linalg import EPS, Factor, any_array, double
 from ..core.maps import ACTIVATIONS, RandomMap
 from ..core.method import Method, Round
@@ -243,20 +244,20 @@ class Closed(Method):
     def solve(self, server: Tree, total: Moments, task: Task, rng: Rng) -> Tree:
         normal = Normal.of(total, self.intercept)
         if normal.flat:
-            honesty = normal.freedom / normal.rows if normal.rows else 1.0
-            zeros = namespace(normal.cross).zeros_like(normal.cross)
-            return self._settled(
-                server, normal.centre, zeros, 0.0, honesty, Factor(namespace(normal.gram).eye(normal.gram.shape[0]))
-            )
+            return self._unsolved(server, normal)
         if isinstance(self.ridge, str):
             return self._by_rule(server, normal, task)
         factor = linalg.cholesky(normal.gram, self.ridge, normal.noise)
-        honesty = (
-            slack(linalg.eigenvalues(normal.gram), self.ridge, normal.freedom) / normal.rows
-            if self.wants_honesty
-            else 1.0
-        )
+        values = linalg.eigenvalues(normal.gram) if self.wants_honesty else None
+        honesty = None if values is None else slack(values, self.ridge, normal.freedom) / normal.rows
         return self._settled(server, normal.centre, factor.solve(normal.cross), float(self.ridge), honesty, factor)
+
+    def _unsolved(self, server: Tree, normal: Normal) -> Tree:
+        """The state where features do not vary: the head is the level of the targets."""
+        xp = namespace(normal.gram)
+        honesty = normal.freedom / normal.rows if normal.rows else 1.0
+        factor = Factor(xp.eye(normal.gram.shape[0]))
+        return self._settled(server, normal.centre, xp.zeros_like(normal.cross), 0.0, honesty, factor)
 
     def _by_rule(self, server: Tree, normal: Normal, task: Task) -> Tree:
         values, vectors = linalg.eigh(normal.gram)
@@ -280,11 +281,12 @@ class Closed(Method):
         return self._settled(server, normal.centre, weights, ridge, honesty, factor)
 
     def _settled(
-        self, server: Tree, centre: Tree, weights: Array, ridge: float, honesty: float, factor: Factor | None
+        self, server: Tree, centre: Tree, weights: Array, ridge: float, honesty: float | None, factor: Factor | None
     ) -> Tree:
         """The state once W is known: with the intercept b = t/Ω - mean W, and the factor where clients need it."""
         head = Tree(weights=weights, intercept=centre["level"] - centre["mean"] @ weights)
-        out = server | head | Tree(ridge=np.float64(ridge), honesty=np.float64(honesty))
+        out = server | head | Tree(ridge=np.float64(ridge))
+        out = out if honesty is None else out | Tree(honesty=np.float64(honesty))
         if not self.wants_factor or factor is None:
             return out
         return out | centre.only("mean", "weight") | Tree(factor=linalg.pack(factor.low.T))
@@ -313,7 +315,7 @@ class Closed(Method):
         if "path" not in server:
             return server
         path = server["path"]
-        ridge = float(path["ridges"][first_best(np.asarray(total.losses))])
+        ridge = float(path["ridges"][first_best(as_numpy(total.losses))])
         weights = path["vectors"] @ (path["rotated"] / (path["values"] + ridge)[:, None])
         honesty = slack(path["values"], ridge, float(path["freedom"])) / float(path["rows"])
         gram = (path["vectors"] * path["values"]) @ path["vectors"].T if self.wants_factor else None

@@ -11,8 +11,9 @@ from typing import Annotated, Self
 import numpy as np
 
 from ..core.algebra import Array, Tree, namespace
+from ..core.check import as_numpy
 from ..core.errors import BadSetting, NoBalance
-from ..core.linalg import double
+from ..core.linalg import any_array, double
 from ..core.maps import ACTIVATIONS, RandomMap
 from ..core.method import Round, Slot
 from ..core.model import Linear, Model, TwoStream
@@ -140,7 +141,7 @@ class APFL(Closed):
 
     def choose_share(self, server: Tree, total: Tally, task: Task, rng: Rng) -> Tree:
         gammas = tuple(reversed(GAMMAS)) if isinstance(self.gamma, str) else (float(self.gamma),)
-        table = np.asarray(total.losses)
+        table = as_numpy(total.losses)
         i, j = divmod(first_best(table.ravel()), table.shape[1])
         return server | Tree(gamma=np.float64(gammas[i]), balance=np.float64(self._balances()[j]))
 
@@ -153,9 +154,10 @@ class APFL(Closed):
         return {Slot("personal"): TwoStream(head, own, np.float64(second.balance)), Slot("global"): head}
 
     def _zero(self, shared: Tree, head: Linear) -> Linear:
-        drawn, xp = self.refine_map(shared), namespace(head.weights)
+        drawn = self.refine_map(shared)
         width = head.weights.shape[0] if drawn is None else drawn.width
-        return Linear(xp.zeros((width, head.weights.shape[1])), xp.zeros_like(head.intercept), drawn)
+        zeros = any_array(np.zeros((width, head.weights.shape[1])), like=head.weights)
+        return Linear(zeros, namespace(zeros).zeros_like(head.intercept), drawn)
 
     def estimate(self, shared: Tree, data: ClientData, state: Tree, rng: Rng) -> Mapping[Slot, Array]:
         """Leave-one-out scores of the client's rows. With `joint` no model saw the row; otherwise W did: too rosy."""

@@ -133,11 +133,11 @@ class FedHiP(Closed):
             data, lambda x: self.features(shared, x), self.width(shared), self.intercept
         )
         path = Path.of(read, data.n, self.width(shared), share)
-        if path is None:
-            return head
+        if path is None:  # rows that do not vary: the client's own ridge is their level, where it has any row
+            t = float(self.balance) if data.n and isinstance(self.balance, int | float) else 0.0
+            return Linear((1 - t) * head.weights, (1 - t) * head.intercept + t * level, head.map)
         second = self._mixture(path, self._left(shared, data))
-        own = path.coefficients(second.gamma)
-        t = second.balance
+        own, t = path.coefficients(second.gamma), second.balance
         return Linear((1 - t) * head.weights + t * own, (1 - t) * head.intercept + t * (level - mean @ own), head.map)
 
     def _left(self, shared: Tree, data: ClientData) -> Array:

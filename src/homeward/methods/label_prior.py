@@ -9,6 +9,7 @@ from typing import Annotated
 import numpy as np
 
 from ..core.algebra import Array, Tree, namespace
+from ..core.check import as_numpy
 from ..core.errors import BadSetting
 from ..core.method import Round, Slot
 from ..core.model import Linear, Model
@@ -118,7 +119,7 @@ class LogPrior(_LabelPrior):
 
     def choose_tau(self, server: Tree, total: Tally, task: Task, rng: Rng) -> Tree:
         return server.without("factor", "mean", "weight") | Tree(
-            tau=np.float64(TAUS[first_best(np.asarray(total.losses))])
+            tau=np.float64(TAUS[first_best(as_numpy(total.losses))])
         )
 
     def personalise(self, shared: Tree, data: ClientData, state: Tree, rng: Rng) -> dict[Slot, Model]:

@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated
 
+import numpy as np
+
 from ..core.algebra import Array, Tree, namespace
+from ..core.linalg import any_array
 from ..core.method import Round, Slot
 from ..core.model import Linear, Model
 from ..core.rng import Rng
@@ -50,9 +53,8 @@ class LocalRidge(Closed):
 
     def personalise(self, shared: Tree, data: ClientData, state: Tree, rng: Rng) -> dict[Slot, Model]:
         path, mean, level = self._path(shared, data)
-        xp = namespace(level)
         shape = (self.width(shared), level.shape[0])
-        own = xp.zeros(shape, dtype=level.dtype) if path is None else path.coefficients(self._strength(path))
+        own = any_array(np.zeros(shape), like=level) if path is None else path.coefficients(self._strength(path))
         return {Slot("personal"): Linear(own, level - mean @ own, self.map_of(shared))}
 
     def estimate(self, shared: Tree, data: ClientData, state: Tree, rng: Rng) -> Mapping[Slot, Array]:

@@ -205,9 +205,12 @@ class Comparison:
         if not self.interval.known:
             return "one partition has no interval"
         ends = (self.interval.low, self.interval.high)
-        if not self.sign:
-            return f"{signed(ends[0])} to {signed(ends[1])} points"
+        if not self.sign:  # the correction for several comparisons may take back what one interval alone would claim
+            alone = "" if ends[0] <= 0 <= ends[1] else " uncorrected"
+            return f"{signed(ends[0])} to {signed(ends[1])} points{alone}"
         low, high = sorted(map(abs, ends))
+        if low < 0.00005:
+            return f"up to {100 * high:.1f} points"
         digits = 1 if low >= 0.0005 else 2  # never "better by 0.0 to"
         return f"{100 * low:.{digits}f} to {100 * high:.{digits}f} points"
 
