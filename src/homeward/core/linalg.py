@@ -31,6 +31,8 @@ class _Backend(Protocol):
     def gram(self, x: Array) -> Array: ...
     def pack(self, a: Array) -> Array: ...
     def unpack(self, packed: Array) -> Array: ...
+    def unpack_lower(self, packed: Array) -> Array: ...
+    def symmetric(self, x: Array) -> Array: ...
     def cholesky(self, a: Array) -> Array | None: ...
     def solve_lower(self, low: Array, b: Array, transposed: bool) -> Array: ...
     def eigh(self, a: Array) -> tuple[Array, Array]: ...
@@ -41,18 +43,27 @@ class _SciPy:
     """float32 or float64 NumPy arrays. Symmetric results are filled on both sides, except inside `pack`."""
 
     def gram(self, x: Array) -> Array:
+        return self._lower_gram(x).T  # column-major lower is row-major upper
+
+    def symmetric(self, x: Array) -> Array:
+        return _mirrored(self._lower_gram(x))
+
+    def _lower_gram(self, x: Array) -> Array:
         syrk = blas.ssyrk if x.dtype == np.float32 else blas.dsyrk
-        rows = np.ascontiguousarray(x)
-        return syrk(1.0, rows.T, lower=1).T  # column-major lower is row-major upper
+        if x.flags.f_contiguous:
+            return syrk(1.0, x, trans=1, lower=1)
+        return syrk(1.0, np.ascontiguousarray(x).T, lower=1)
 
     def pack(self, a: Array) -> Array:
         trttp = lapack.strttp if a.dtype == np.float32 else lapack.dtrttp
         return trttp(a.T, uplo="L")[0]
 
     def unpack(self, packed: Array) -> Array:
+        return _mirrored(self.unpack_lower(packed))
+
+    def unpack_lower(self, packed: Array) -> Array:
         tpttr = lapack.stpttr if packed.dtype == np.float32 else lapack.dtpttr
-        low = tpttr(width_of(packed), packed, uplo="L")[0]
-        return _mirrored(low)
+        return tpttr(width_of(packed), packed, uplo="L")[0]
 
     def cholesky(self, a: Array) -> Array | None:
         low, info = lapack.dpotrf(np.asfortranarray(a), lower=1, clean=1, overwrite_a=0)
@@ -70,12 +81,12 @@ class _SciPy:
 
 
 def _mirrored(low: Array) -> Array:
-    """A full symmetric matrix from one whose lower triangle is filled and whose upper is zero, block by block."""
+    """A full symmetric matrix from one whose lower triangle is filled, in its own memory, block by block."""
     d, step = low.shape[0], 512
     for i in range(0, d, step):
         low[:i, i : i + step] = low[i : i + step, :i].T
         corner = low[i : i + step, i : i + step]
-        corner += np.tril(corner, -1).T
+        corner[...] = np.tril(corner) + np.tril(corner, -1).T
     return low
 
 
@@ -105,6 +116,12 @@ class _Torch:
         full[i, j] = packed
         full[j, i] = packed
         return full
+
+    def unpack_lower(self, packed: Array) -> Array:
+        return self.unpack(packed).tril()
+
+    def symmetric(self, x: Array) -> Array:
+        return self.unpack(self.pack(self.gram(x)))
 
     def cholesky(self, a: Array) -> Array | None:
         import torch
@@ -162,7 +179,7 @@ def unpack(packed: Array) -> Array:
 
 def unpack_lower(packed: Array) -> Array:
     """A lower triangle whose transpose was packed. (d, d)"""
-    return namespace(packed).tril(unpack(packed))
+    return _backend(packed).unpack_lower(packed)
 
 
 def eigh(a: Array) -> tuple[Array, Array]:
@@ -179,7 +196,7 @@ def eigenvalues(a: Array) -> Array:
 
 def symmetric(x: Array) -> Array:
     """x'x as a full matrix. (d, d)"""
-    return unpack(gram(x))
+    return _backend(x).symmetric(x)
 
 
 @dataclass(frozen=True, eq=False)

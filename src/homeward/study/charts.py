@@ -44,7 +44,7 @@ INK, SOFT, RULE, ALONE, OWN, HURT, PAPER = (
 )
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 CONFIG: dict[str, Any] = {
-    "background": None,
+    "background": "transparent",
     "font": FONT,
     "view": {"stroke": None},
     "axis": {
@@ -81,12 +81,7 @@ CONFIG: dict[str, Any] = {
 
 def spec(chart: Chart) -> dict[str, Any]:
     """The chart as a Vega-Lite specification, checked against the schema, in the house's style."""
-    found: dict[str, Any] = chart.to_dict()
-    return (
-        {**found, "config": CONFIG, "autosize": {"type": "fit-x", "contains": "padding"}}
-        if (found.get("width") == "container")
-        else {**found, "config": CONFIG}
-    )
+    return {**chart.to_dict(), "config": CONFIG}
 
 
 def still(chart: Chart, colours: Mapping[str, str] = LIGHT) -> dict[str, Any]:
@@ -112,9 +107,7 @@ def png(chart: Chart, scale: float = 2.0) -> bytes:
     return bytes(vl_convert.vegalite_to_png(still(chart), scale=scale))
 
 
-def _layers(
-    layers: Sequence[alt.Chart], height: int | alt.Step, description: str, title: Any, width: Width
-) -> alt.LayerChart:
+def _layers(layers: Sequence[alt.Chart], height: int, description: str, title: Any, width: Width) -> alt.LayerChart:
     chart = alt.LayerChart(layer=list(layers), width=width, height=height, description=description)
     return chart if title is None else chart.properties(title=title)
 
@@ -123,9 +116,9 @@ def _data(rows: Iterable[Row]) -> alt.Chart:
     return alt.Chart(alt.InlineData(values=[dict(row) for row in rows]))
 
 
-def _step(count: int, most: int = 22) -> alt.Step:
-    """Room for each of so many lines, less where they are many."""
-    return alt.Step(max(5, min(most, 900 // max(count, 1))))
+def _height(count: int, most: int) -> int:
+    """Room for so many lines, less for each where they are many. In pixels: Vega-Lite complains of steps in a chart as wide as the page."""
+    return count * max(5, min(most, 900 // max(count, 1)))
 
 
 def _percent(field: str, title: str | None, values: Iterable[float]) -> alt.X:
@@ -191,7 +184,7 @@ def methods(
         _data(rows).mark_point(size=70, filled=True, opacity=1).encode(x=x, y=y, color=colour, tooltip=tips),
         _data(rows).mark_text(align="left", dx=9).encode(x=alt.X("edge:Q"), y=y, text="label:N"),
     ]
-    return _layers(layers, alt.Step(step), methods_in_words(study, focus), title, width)
+    return _layers(layers, len(rows) * step, methods_in_words(study, focus), title, width)
 
 
 def methods_in_words(study: Study, focus: str) -> str:
@@ -248,7 +241,7 @@ def clients(
         ),
         data.mark_point(size=58, filled=True, opacity=1).encode(x=x("own:Q"), y=y, color=colour, tooltip=tips),
     ]
-    return _layers(layers, _step(len(rows), 19), clients_in_words(study, focus, replicate), title, width)
+    return _layers(layers, _height(len(rows), 19), clients_in_words(study, focus, replicate), title, width)
 
 
 def clients_in_words(study: Study, focus: str, replicate: str) -> str:
@@ -285,7 +278,7 @@ def label_map(labels: Sequence[Row], *, width: Width = "container", title: Any =
         .mark_point(shape="circle", filled=True, color=OWN, opacity=0.82)
         .encode(x=x, y=y, size=size, tooltip=tips)
     ]
-    return _layers(layers, _step(len(held)), labels_in_words(labels), title, width)
+    return _layers(layers, _height(len(held), 22), labels_in_words(labels), title, width)
 
 
 def labels_in_words(labels: Sequence[Row]) -> str:
