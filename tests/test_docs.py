@@ -22,3 +22,25 @@ def test_there_is_a_page_for_every_method():
 
     text = "".join(p.read_text() for p in (ROOT / "docs" / "methods").glob("*.md"))
     assert all(f"`{name}`" in text for name in hw.METHODS)
+
+
+def test_the_practitioner_s_commands_run(tmp_path, monkeypatch, capsys):
+    import re
+
+    import numpy as np
+
+    from homeward.cli import main
+
+    section = (ROOT / "README.md").read_text().split("## For the practitioner")[1].split("\n## ")[0]
+    (config,) = re.findall(r"```toml\n(.*?)```", section, re.S)
+    commands = re.findall(r"^\$ homeward (.*)$", section, re.M)
+    rng = np.random.default_rng(0)
+    y = np.arange(240) % 3
+    X = rng.normal(size=(240, 5)) + 2 * np.eye(3, 5)[y]
+    np.savez(tmp_path / "wards.npz", X=X, y=y, group=[f"ward_{i % 4}" for i in rng.permutation(240)])
+    np.savetxt(tmp_path / "new.csv", X[:4], delimiter=",")
+    (tmp_path / "wards.toml").write_text(config)
+    monkeypatch.chdir(tmp_path)
+    assert len(commands) == 5
+    for command in commands:
+        assert main(command.split()) == 0, f"homeward {command}\n{capsys.readouterr().err}"

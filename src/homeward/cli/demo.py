@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import get_terminal_size
 from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from ..engine.run import Run
     from ..study.report import Story
     from ..study.rows import Row
-    from ..study.stats import Study
+    from ..study.stats import Standing, Study
 
 FOCUS = "apfl"
 ABOUT = {
@@ -268,13 +270,10 @@ def _show(study: Study, settings: Setup, run: Run, seconds: float) -> None:
     """The table, the verdict, where things are, what to do next."""
     from ..study import words
 
-    columns = ("method", "mean client", "10th perc.", "worst", "against alone, points", "helped / hurt", "sends")
-    lines = [[*words.cells(s)[:4], _gain(s), *words.cells(s)[5:]] for s in study.standings]
-    table(
-        columns,
-        lines,
-        title=f"accuracy in % on held-out digits, {settings.clients} clients, {settings.partitions} partitions",
-    )
+    title = f"accuracy in % on held-out digits, {settings.clients} clients, {settings.partitions} partitions"
+    columns, lines = _table(study.standings)
+    table(columns, lines, title=title)
+    print("Mean ± half of the 95 % interval. Against alone: points, in brackets where not distinguishable.\n")
     for sentence in words.sentences(study, FOCUS):
         print(fill(sentence, 100), end="\n\n")
     print("What left each client, in all:")
@@ -297,7 +296,21 @@ def _show(study: Study, settings: Setup, run: Run, seconds: float) -> None:
     )
 
 
-def _gain(standing: Any) -> str:
+def _table(standings: Sequence[Standing]) -> tuple[Sequence[str], list[Sequence[str]]]:
+    """Columns and lines; a narrow terminal gets fewer."""
+    from ..study import words
+
+    narrow = sys.stdout.isatty() and get_terminal_size().columns < 100
+    columns = ("method", "mean client", "10th", "worst", "against alone", "helped / hurt", "sends")
+    lines: list[Sequence[str]] = []
+    for s in standings:
+        name, mean, tenth, worst, _, helped, sends = words.cells(s)
+        brief = [f"{100 * s.tenth.mean:.1f}", f"{100 * s.worst.mean:.1f}"]
+        lines.append([name, mean, *(brief if narrow else [tenth, worst]), _gain(s), helped, sends])
+    return (columns[:-1], [line[:-1] for line in lines]) if narrow else (columns, lines)
+
+
+def _gain(standing: Standing) -> str:
     """The difference to training alone, as an interval with signs."""
     from ..study.stats import signed
 
@@ -305,6 +318,6 @@ def _gain(standing: Any) -> str:
     if found is None:
         return "–"
     if not found.interval.known:
-        return signed(found.interval.mean)
-    unclear = "" if found.sign else ", not dist."
-    return f"{signed(found.interval.low)} to {signed(found.interval.high)}{unclear}"
+        return f"({signed(found.interval.mean)})"
+    ends = f"{signed(found.interval.low)} to {signed(found.interval.high)}"
+    return ends if found.sign else f"({ends})"
