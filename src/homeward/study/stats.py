@@ -104,11 +104,6 @@ def signed(value: float) -> str:
 # ---- from rows to values
 
 
-def metric_of(rows: Iterable[Row]) -> str:
-    """The metric that the methods were scored by."""
-    return next((str(row["metric"]) for row in rows if row["metric"] not in NOT_SCORES), "accuracy")
-
-
 def scores(
     rows: Iterable[Row], method: str, model: str | None = None, split: str = "test"
 ) -> dict[str, dict[str, float]]:
