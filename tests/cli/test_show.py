@@ -9,14 +9,6 @@ import pytest
 from homeward.cli import _show
 
 
-@pytest.mark.parametrize(
-    ("count", "shown"),
-    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (4_290_856, "4.3 MB"), (2.5e9, "2.5 GB"), (3e15, "3000.0 TB")],
-)
-def test_bytes_are_shown_in_the_unit_that_fits(count: float, shown: str) -> None:
-    assert _show.size(count) == shown
-
-
 def test_shares_are_shown_in_per_cent_and_r2_is_not() -> None:
     assert (_show.score("accuracy", 0.9714), _show.score("r2", -0.25)) == ("97.1 %", "-0.250")
 

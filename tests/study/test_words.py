@@ -71,3 +71,11 @@ def test_one_partition_is_told_without_intervals(build: Build) -> None:
     assert "one partition has no interval" in words.verdict(study, "apfl")
     assert "±" not in words.markdown(study)
     assert "1 partition)" in words.helped(study, "apfl")
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (4_290_856, "4.3 MB"), (2.5e9, "2.5 GB"), (3e15, "3000.0 TB")],
+)
+def test_bytes_are_shown_in_the_unit_that_fits(count: float, shown: str) -> None:
+    assert words.human(count) == shown

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, to stdout.")]
 PATIENCE = 2.0  # seconds until there is something to see
-UNITS = ("B", "kB", "MB", "GB", "TB")
 PIPED = 160  # columns where there is no terminal
 
 
@@ -67,18 +66,6 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str = ""
     if title:
         console.print(title, style="bold")
     console.print(shown)
-
-
-def size(count: float) -> str:
-    """Bytes for people.
-
-    >>> size(999), size(4_290_856)
-    ('999 B', '4.3 MB')
-    """
-    power = 0
-    while count >= 1000 and power < len(UNITS) - 1:
-        count, power = count / 1000, power + 1
-    return f"{count:.{min(power, 1)}f} {UNITS[power]}"
 
 
 def score(metric: str, value: float) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ._show import Json, Verb, Waiting, as_json, note, score, size, table
+from ._show import Json, Verb, Waiting, as_json, note, score, table
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -165,6 +165,8 @@ class Told:
         print("\n".join(self._words()))
 
     def _words(self) -> Iterator[str]:
+        from ..study.words import human
+
         own, common = self.values("personal"), self.values("global")
         both = own.keys() & common.keys()
         if both:
@@ -173,7 +175,7 @@ class Told:
         loads = self.run.traffic.values()
         up, down = (max((load[way] for load in loads), default=0) for way in ("up", "down"))
         yield (
-            f"Each client sent at most {size(up)} and received at most {size(down)}."
+            f"Each client sent at most {human(up)} and received at most {human(down)}."
             if up
             else "Nothing left any client."
         )

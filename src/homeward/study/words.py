@@ -40,7 +40,7 @@ def human(size: float) -> str:
     >>> human(0), human(512), human(23160), human(4289432.0)
     ('0 B', '512 B', '23.2 kB', '4.3 MB')
     """
-    for unit, base in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+    for unit, base in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if size >= base:
             return f"{size / base:.1f} {unit}"
     return f"{size:.0f} B"
