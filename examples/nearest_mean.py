@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
+from sklearn.datasets import load_digits
 
 import homeward as hw
 from homeward.core.algebra import Sum, Tree
@@ -31,7 +32,8 @@ class NearestMean(Method):
         return [Round("sum", self.sum, self.average, everyone=True)]
 
     def sum(self, shared, data, state, rng) -> tuple[ClassSums, Tree]:
-        return ClassSums(data.target.T @ data.x, data.target.sum(axis=0)), state
+        counted = data.target * data.weight[:, None]
+        return ClassSums(counted.T @ data.x, counted.sum(axis=0)), state
 
     def average(self, server, total, task, rng):
         return Tree(means=total.sums / np.maximum(total.counts, 1)[:, None])
@@ -50,8 +52,6 @@ def nearest(means):
 
 
 if __name__ == "__main__":
-    from sklearn.datasets import load_digits
-
     X, y = load_digits(return_X_y=True)
     federation = hw.Federation.from_arrays(X, y, hw.dirichlet(y, clients=20, alpha=0.3, seed=0)).holdout(0.25)
     for method in (NearestMean(), hw.APFL()):

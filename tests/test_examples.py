@@ -26,7 +26,7 @@ def test_a_method_in_one_file_is_short_and_conforms():
     try:
         import nearest_mean
 
-        assert check_method(nearest_mean.NearestMean) is None
+        assert check_method(nearest_mean.NearestMean)
     finally:
         sys.path.remove(str(EXAMPLES))
     assert runpy.run_path(str(script))["NearestMean"]().pull == 10.0

@@ -400,3 +400,12 @@ def test_hashes_tell_rows_apart() -> None:
     assert len(hashes | {fed.hash}) == 5
     north = fed.clients["north"]
     assert north.rows(range(north.n)).hash == north.hash != north.rows(range(north.n - 1)).hash
+
+
+def test_rows_may_be_held_out_whatever_their_class() -> None:
+    y = np.arange(40) % 10
+    federation = Federation.from_arrays(np.arange(40.0)[:, None], y, ["a"] * 40)
+    by_class, plain = (federation.holdout(0.5, seed=1, stratify=s) for s in (True, False))
+    assert set(by_class.clients["a"].y.tolist()) == set(range(10))
+    assert plain.tests["a"].n == 20 and sorted(plain.tests["a"].y.tolist()) != sorted(by_class.tests["a"].y.tolist())
+    assert "plain" in plain.origin["holdout"] and "plain" not in by_class.origin["holdout"]

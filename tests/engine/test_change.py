@@ -155,3 +155,27 @@ def test_a_message_travels_to_the_same_bytes():
     run = hw.fit(hw.AFL(), toy(), keep_messages=True)
     (message,) = run.carrier.messages["a"]
     assert wire.to_bytes(wire.from_bytes(wire.to_bytes(message))[0]) == wire.to_bytes(message)
+
+
+@pytest.mark.parametrize("factor", [1e4, 1e8])
+def test_a_leaver_whose_rows_dwarf_all_others_is_forgotten_as_well(factor, tmp_path):
+    federation = toy()
+    huge = hw.Federation.from_arrays(
+        factor * federation.clients["b"].x, federation.clients["b"].y, ["b"] * 19, classes=[0, 1, 2]
+    )
+    run = hw.fit(hw.APFL(maps=24), federation.without("b").joined(huge))
+    same(run.forget("b"), hw.fit(hw.APFL(maps=24), federation.without("b")), 1e-6)
+    run.save(tmp_path / "run")
+    if factor == 1e8:
+        with pytest.raises(Pending, match="so much larger than all others"):
+            hw.load_run(tmp_path / "run").forget("b", federation=huge)
+
+
+def test_receipts_lead_from_one_to_the_next():
+    for method in (hw.AFL(), hw.standardised(hw.APFL(maps=8)), hw.LogPrior(maps=8)):
+        run = hw.fit(method, toy()).forget("a").forget("c").join(toy().only("a"))
+        first, second, third = run.receipts
+        assert first["sums_after"] == second["sums_before"] and second["sums_after"] == third["sums_before"]
+        assert first["rows"] == [toy().clients["a"].hash] == third["rows"]
+        assert ("b" in first["asked_again"]) == (len(method.plan()) > 1)
+        assert "forgotten" in first["proves"] and "forgotten" not in third["proves"]

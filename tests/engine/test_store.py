@@ -84,3 +84,39 @@ def test_declared_bounds_survive(tmp_path):
     hw.fit(hw.AFL(), federation).save(tmp_path / "run")
     back = hw.load_run(tmp_path / "run").task.declared
     assert back.clients == 5 and back.high == 3.0 and np.array_equal(back.low, np.full(6, -1.0))
+
+
+def test_saving_a_loaded_run_keeps_its_rows_and_models(tmp_path):
+    run = hw.fit(hw.APFL(maps=8), toy().holdout(0.3))
+    run.save(tmp_path / "a")
+    loaded = hw.load_run(tmp_path / "a")
+    assert loaded.scores("test") == json.loads(json.dumps(run.scores("test")))
+    loaded.save(tmp_path / "b")
+    for name in ("results.jsonl", "global.safetensors", "models/a.safetensors"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+@pytest.mark.parametrize("method", [hw.APFL(maps=8), hw.LogPrior(maps=8)], ids=["one round", "two rounds"])
+def test_models_of_clients_that_wait_stay_in_the_folder_and_are_named(tmp_path, method):
+    federation = toy()
+    hw.fit(method, federation, keep_messages=True).save(tmp_path / "run")
+    before = (tmp_path / "run" / "models" / "a.safetensors").read_bytes()
+    left = hw.load_run(tmp_path / "run").forget("b")
+    left.save(tmp_path / "run")
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    assert "a" in manifest["stale"] and "a" in manifest["pending"]
+    assert (tmp_path / "run" / "models" / "a.safetensors").read_bytes() == before
+    assert not (tmp_path / "run" / "models" / "b.safetensors").exists()
+    assert hw.load_run(tmp_path / "run").pending == left.ids and hw.load_run(tmp_path / "run").scores() == []
+    fresh = hw.load_run(tmp_path / "run", federation=federation.without("b")).resume()
+    fresh.save(tmp_path / "run")
+    again = hw.load_run(tmp_path / "run")
+    assert again.pending == () and again.stale == frozenset()
+    assert (tmp_path / "run" / "models" / "a.safetensors").read_bytes() != before
+
+
+def test_a_run_and_a_federation_are_shown_in_a_line():
+    federation = toy().holdout(0.3)
+    run = hw.fit(hw.APFL(maps=8), federation)
+    for value in (run, federation, federation.clients["a"], run.model("a")):
+        assert "\n" not in repr(value) and len(repr(value)) < 160, repr(value)

@@ -82,6 +82,10 @@ class Predictor:
     client: str | None = None
     slot: str = "personal"
 
+    def __repr__(self) -> str:
+        of = f"{self.task.classes} {'classes' if self.task.kind == 'classes' else 'outputs'}"
+        return f"Predictor({self.slot} model of {self.client or 'everybody'}: {type(self.model).__name__}, {of})"
+
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Raw scores, one column for each class or output, also for two classes. (n, classes)"""
         x = check.features(X, "X", width=self.task.dimension)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from . import check
 from .algebra import Array, namespace
 from .check import KINDS
-from .errors import BadData, BadSetting, BadValue, UnknownClient
+from .errors import BadData, BadSetting, UnknownClient
 from .linalg import any_array
 from .rng import rng_for
 from .settings import Count, Number
@@ -91,6 +91,9 @@ class ClientData:
     x: Array  # (n, d)
     y: Array  # (n,) class numbers, or (n, c) targets
     weight: Array  # (n,)  >= 0; a row of weight 0 is never there
+
+    def __repr__(self) -> str:
+        return f"ClientData({self.n} rows of {self.task.dimension} columns, {self.task.kind})"
 
     @property
     def n(self) -> int:
@@ -179,6 +182,12 @@ class Federation:
         for name, data in self.clients.items():
             check.within(data, f"client '{name}'")
 
+    def __repr__(self) -> str:
+        rows = sum(data.n for data in self.clients.values())
+        held = sum(data.n for split in (self.tests, self.valids) for data in split.values())
+        of = f"{self.task.classes} {'classes' if self.task.kind == 'classes' else 'outputs'}"
+        return f"Federation({len(self.clients)} clients, {rows} rows, {held} held out, {self.task.dimension} columns, {of})"
+
     @classmethod
     def from_arrays(
         cls,
@@ -253,8 +262,12 @@ class Federation:
         }
         return cls(facts, clients)
 
-    def holdout(self, test: float = 0.25, val: float = 0.0, seed: int = 0) -> Federation:
-        """Rows held out of each client, class by class where there are classes: floor(test n + 1/2) of a class, one at least stays."""
+    def holdout(self, test: float = 0.25, val: float = 0.0, seed: int = 0, stratify: bool = True) -> Federation:
+        """Rows held out of each client: floor(test n + 1/2), and one at least stays.
+
+        stratify: class by class, where there are classes. Then no client is tested on a class that it has no training row of, which
+        favours whatever rules such classes out; with stratify=False rows are drawn whatever their class.
+        """
         for name, share in (("test", test), ("val", val)):
             if not Number(low=0).accepts(share) or share >= 1:
                 raise BadSetting(f"holdout: {name} = {share!r}, but it takes a share >= 0 and below 1.")
@@ -268,10 +281,10 @@ class Federation:
             raise BadData("This federation has held-out rows already: hold rows out once.")
         parts: dict[str, dict[str, ClientData]] = {"train": {}, "test": {}, "val": {}}
         for name, data in self.clients.items():
-            which = _held_out(data, test, val, rng_for(seed, "holdout", name).generator())
+            which = _held_out(data, test, val, rng_for(seed, "holdout", name).generator(), stratify)
             for split, rows in parts.items():
                 rows[name] = data.rows(np.flatnonzero(which == split))
-        origin = {**self.origin, "holdout": f"test={test:g} val={val:g} seed={seed}"}
+        origin = {**self.origin, "holdout": f"test={test:g} val={val:g} seed={seed}{'' if stratify else ' plain'}"}
         return Federation(
             self.task,
             parts["train"],
@@ -410,11 +423,12 @@ def _owners(groups: Any, n: int, where: str) -> tuple[Sequence[str], NDArray[np.
     return [str(name) for name in ids], owner.astype(np.int64)
 
 
-def _held_out(data: ClientData, test: float, val: float, draw: np.random.Generator) -> NDArray[Any]:
+def _held_out(data: ClientData, test: float, val: float, draw: np.random.Generator, stratify: bool) -> NDArray[Any]:
     """Which split each row of a client goes to."""
     which = np.full(data.n, "train")
     y = check.as_numpy(data.y)
-    strata = [np.flatnonzero(y == c) for c in np.unique(y)] if data.task.kind == "classes" else [np.arange(data.n)]
+    by_class = stratify and data.task.kind == "classes"
+    strata = [np.flatnonzero(y == c) for c in np.unique(y)] if by_class else [np.arange(data.n)]
     for rows in strata:
         shuffled = draw.permutation(rows)
         n_test = min(int(test * len(rows) + 0.5), len(rows) - 1)
@@ -422,6 +436,3 @@ def _held_out(data: ClientData, test: float, val: float, draw: np.random.Generat
         which[shuffled[:n_test]] = "test"
         which[shuffled[n_test : n_test + n_val]] = "val"
     return which
-
-
-__all__ = ["BadValue", "Bounds", "ChunkedRows", "ClientData", "Dealt", "Federation", "Task"]

@@ -15,6 +15,7 @@ from typing import Any
 
 from ..core import wire
 from ..core.algebra import Message, arrays
+from ..core.check import as_numpy
 from ..core.errors import BadData, BadSetting, NotSubtractable, Pending, UnknownClient, nearest
 from ..core.method import Round, Standardised, State
 from ..core.task import Federation
@@ -22,6 +23,7 @@ from .carry import Address, Progress, address, advance, begun
 from .inprocess import InProcess
 from .run import Run
 
+MOST_LOST = 1e6  # a subtraction may leave ten digits; fewer, and the sums are added up anew
 Mend = Callable[[Any, Round, State, Address], Any]
 """From an old total, and the round it is of, to the new one."""
 
@@ -46,7 +48,7 @@ def join(run: Run, federation: Federation, scale: str = "again") -> Run:
     at = _mended(run, scale, added)
     carrier.states, carrier.traffic = alone.states, alone.traffic
     ids = tuple(sorted({*run.ids, *newcomers.clients}))
-    return _settled(run, at, ids, together, carrier, _receipt(run, "join", [*newcomers.clients], at, scale))
+    return _with_receipt(run, _settled(run, at, ids, together, carrier), "join", list(newcomers.clients), scale)
 
 
 def forget(run: Run, client: str, federation: Federation | None, message: Any, scale: str = "again") -> Run:
@@ -62,15 +64,32 @@ def forget(run: Run, client: str, federation: Federation | None, message: Any, s
     known = run.federation if federation is None else known_rows(run, federation)
     sent = _sender(run, client, known, message)
 
-    def taken(old: Any, step: Round, shared: State, where: Address) -> Any:
-        return old - sent(step, shared, where)
-
-    at = _mended(run, scale, taken)
     left = None if known is None else _without(known, client)
     carrier = run.carrier.knowing(left.clients if left is not None else {})
     carrier.without(client)
     ids = tuple(name for name in run.ids if name != client)
-    return _settled(run, at, ids, left, carrier, _receipt(run, "forget", [client], at, scale))
+
+    def taken(old: Any, step: Round, shared: State, where: Address) -> Any:
+        new = old - sent(step, shared, where)
+        if digits_lost(old, new) <= MOST_LOST:
+            return new
+        if set(ids) - set(carrier.data):
+            raise Pending(
+                f"The sums of '{client}' are so much larger than all others that what is left after subtracting them has lost its "
+                "digits. The rows of all other clients are needed to add theirs up anew: give federation=... with them."
+            )
+        return InProcess(run.method, carrier.data).total(step, shared, where)
+
+    return _with_receipt(run, _settled(run, _mended(run, scale, taken), ids, left, carrier), "forget", [client], scale)
+
+
+def digits_lost(old: Any, new: Any) -> float:
+    """How much larger an array of the old total is than what a subtraction left of it, at worst: its rounding is that much worse."""
+    worst = 1.0
+    for before, after in zip(arrays(old), arrays(new), strict=True):
+        a, b = (float(abs(as_numpy(x)).max(initial=0.0)) for x in (before, after))
+        worst = max(worst, a / b if b else 1.0)
+    return worst
 
 
 def _a_federation(value: Any) -> Federation:
@@ -159,7 +178,6 @@ def _settled(
     ids: tuple[str, ...],
     federation: Federation | None,
     carrier: InProcess,
-    receipt: dict[str, Any],
 ) -> Run:
     """The new run, carried as far as the rows at hand allow."""
     here = set(federation.clients) if federation is not None else set()
@@ -181,22 +199,34 @@ def _settled(
         {name: digest for name, digest in run.row_hashes().items() if name in ids},
         {name: load for name, load in run.stored.items() if name in ids},
         frozenset(ids),
-        (*run.receipts, receipt),
+        run.receipts,
         run.origin,
+        noted=run.noted,
     )
     return new.resume() if new.finished or not set(ids) - here else new
 
 
-def _receipt(run: Run, action: str, clients: list[str], at: Progress | None, scale: str) -> dict[str, Any]:
-    return {
+PROOFS = {
+    "join": "that the sums changed by these clients' messages",
+    "forget": "that the sums changed by this client's message; not that models handed out before have forgotten it",
+}
+
+
+def _with_receipt(before: Run, after: Run, action: str, clients: list[str], scale: str) -> Run:
+    """The new run with what can be shown of the change. Hashes are of the sums that the run keeps, so one receipt leads to the next."""
+    receipt = {
         "action": action,
         "clients": clients,
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "sums_before": _hash(run.progress),
-        "sums_after": None if at is None else _hash(at),
-        "scale": scale if isinstance(run.method, Standardised) else None,
-        "proves": "that the sums changed by this client's message; not that models handed out before have forgotten it",
+        "rows": [before.row_hashes().get(name) or after.row_hashes().get(name) for name in clients],
+        "sums_before": _hash(before.progress),
+        "sums_after": _hash(after.progress),
+        "scale": scale if isinstance(before.method, Standardised) else None,
+        "asked_again": [] if len(before.method.plan()) < 2 else [name for name in before.ids if name not in clients],
+        "pending": list(after.pending),
+        "proves": PROOFS[action],
     }
+    return replace(after, receipts=(*before.receipts, receipt))
 
 
 def _hash(at: Progress) -> str:

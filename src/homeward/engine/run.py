@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -83,6 +84,9 @@ class Run:
     receipts: tuple[Mapping[str, Any], ...] = ()
     origin: Mapping[str, str] = field(default_factory=dict)
     delivered: bool = False  # what goes down last has been counted
+    noted: tuple[
+        Mapping[str, Any], ...
+    ] = ()  # rows of results that were saved, for clients whose own rows are not here
 
     def __post_init__(self) -> None:
         if not self.ids:
@@ -215,7 +219,13 @@ class Run:
         split: one of test, val, train, or loo (leave-one-out on training rows, where the method has it: see its `estimate`).
         """
         splits = [split] if split else [s for s in ("val", "test") if self._rows_of(s)] or ["train"]
-        return [row for s in splits for name in self.ids if name in self.here for row in self._score(name, s)]
+        scored = [row for s in splits for name in self.ids if name in self.here for row in self._score(name, s)]
+        return scored + [dict(row) for row in self._noted() if split in (None, row["split"])]
+
+    def _noted(self) -> list[Mapping[str, Any]]:
+        """Rows as they were saved, of clients whose own rows are not here and whose models are as they were."""
+        away = set(self.ids) - set(self.here) - self.stale
+        return [row for row in self.noted if row["client"] in away]
 
     def _rows_of(self, split: str) -> Mapping[str, ClientData]:
         if split not in ("train", "val", "test", "loo"):
@@ -260,13 +270,24 @@ class Run:
         """What every row of this run says of where it comes from."""
         inner = self.method.method if isinstance(self.method, Standardised) else self.method
         return {
-            "data": self.origin.get("data", ""),
-            "partition": self.origin.get("partition", ""),
+            "data": self.origin.get("data") or self._rows_hash[:12],
+            "partition": " ".join(filter(None, (self.origin.get("partition"), self.origin.get("holdout")))),
             "method": name_of(inner),
             "settings": {**inner.settings, "standardise": inner is not self.method},
             "seed": self.seed,
             "round": self.progress.done,
         }
+
+    @cached_property
+    def _rows_hash(self) -> str:
+        """Of everybody's training rows: a name for data that were given none."""
+        return hashlib.sha256(repr(sorted(self.row_hashes().items())).encode()).hexdigest()
+
+    def __repr__(self) -> str:
+        of = f"{self.progress.done} of {len(self.method.plan())} rounds"
+        return (
+            f"Run({name_of(self.method)}, {len(self.ids)} clients, {of}, seed {self.seed}, {len(self.pending)} pending)"
+        )
 
     @property
     def traffic(self) -> Traffic:

@@ -74,7 +74,8 @@ def _fill(run: Run, files: dict[str, bytes], folder: Path) -> None:
     _write_state(run, names, folder)
     if run.finished:
         _write_models(run, names, folder)
-        _lines(folder / "results.jsonl", run.scores() if run.here else [])
+    _write_older(run, names, folder)
+    _lines(folder / "results.jsonl", run.scores() if run.finished else run.noted)
     _lines(folder / "log.jsonl", run.carrier.log)
     for name, content in files.items():
         (folder / name).write_bytes(content)
@@ -110,6 +111,17 @@ def _write_models(run: Run, names: Mapping[str, str], folder: Path) -> None:
                 (folder / "models" / f"{names[client]}.safetensors").write_bytes(model.to_bytes())
     if run.stranger is not None:
         (folder / "global.safetensors").write_bytes(run.stranger.to_bytes())
+
+
+def _write_older(run: Run, names: Mapping[str, str], folder: Path) -> None:
+    """The models of clients that wait stay as they were, and are named in the manifest: a model at home is better than none."""
+    for client in run.pending:
+        older = run.stored[client]() if client in run.stored else {}
+        for i, (slot, model) in enumerate(older.items()):
+            if i == 0:
+                (folder / "models" / f"{names[client]}.safetensors").write_bytes(model.to_bytes())
+            elif slot.model == "global" and not run.finished:
+                (folder / "global.safetensors").write_bytes(model.to_bytes())
 
 
 def _lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -170,7 +182,7 @@ def manifest(run: Run, names: Mapping[str, str]) -> dict[str, Any]:
         "clients": {name: {"file": names[name], "rows": run.row_hashes().get(name)} for name in run.ids},
         "pending": list(run.pending),
         "delivered": run.delivered,
-        "stale": sorted(run.stale),
+        "stale": sorted(name for name in run.stale if not (run.finished and name in run.here)),
         "origin": dict(run.origin),
         "traffic": run.traffic,
         "receipts": list(run.receipts),
@@ -231,7 +243,7 @@ def _loaded(
         {name: value["state"] for name, value in _each(folder / "states", files).items()},
         told["traffic"],
         messages={name: _in_order(value) for name, value in _each(folder / "messages", files).items()},
-        log=[json.loads(line) for line in read_file(folder / "log.jsonl").splitlines()],
+        log=[dict(row) for row in _read_lines(folder / "log.jsonl")],
         notice=notice,
     )
     carrier.keep_messages = bool(carrier.messages)
@@ -242,7 +254,7 @@ def _loaded(
     }
     run = Run(
         method, task, told["seed"], progress, None, carrier, tuple(told["clients"]), hashes, stored,
-        frozenset(told["stale"]), tuple(told["receipts"]), told["origin"], told["delivered"],
+        frozenset(told["stale"]), tuple(told["receipts"]), told["origin"], told["delivered"], _read_lines(folder / "results.jsonl"),
     )  # fmt: skip
     return run if federation is None else with_rows(run, federation)
 
@@ -253,6 +265,10 @@ def with_rows(run: Run, federation: Federation) -> Run:
 
     rows = known_rows(run, federation)
     return run.at_hand(rows)
+
+
+def _read_lines(path: Path) -> tuple[Mapping[str, Any], ...]:
+    return tuple(json.loads(line) for line in read_file(path).splitlines())
 
 
 def _in_order(numbered: Tree) -> tuple[Any, ...]:

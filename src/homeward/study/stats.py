@@ -6,6 +6,7 @@ clients. Several comparisons at once are corrected by Holm's rule, and "not dist
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -272,6 +273,16 @@ class Study:
     local: str = "local-ridge"
     everybody: str = "afl"
     split: str = "test"
+
+    def __post_init__(self) -> None:
+        told: dict[str, str] = {}
+        for row in self.rows:
+            settings = json.dumps(row["settings"], sort_keys=True, default=str)
+            if told.setdefault(row["method"], settings) != settings:
+                raise BadData(
+                    f"Rows of '{row['method']}' come with two sets of settings, {told[row['method']]} and {settings}: their mean would be "
+                    "of neither. Give each a label of its own in the field 'method'."
+                )
 
     @cached_property
     def methods(self) -> list[str]:
