@@ -122,6 +122,43 @@ class ForgetsState(Sound):
         return Total(data.weight @ data.x)
 
 
+class WritesTotal(Sound):
+    def keep(self, server, total, task, rng):
+        total.value[0] += 1.0
+        return Tree(w=total.value)
+
+
+class WritesServer(Sound):
+    def keep(self, server, total, task, rng):
+        if "w" in server:
+            server["w"][0] = 0.0
+        return Tree(w=total.value)
+
+
+class WritesShared(Sound):
+    def add(self, shared, data, state, rng) -> tuple[Total, Tree]:
+        if "w" in shared:
+            shared["w"][0] = 0.0
+        return Total(data.weight @ data.x), state
+
+
+class WritesState(Sound):
+    def begin(self, shared, data, rng):
+        return Tree(own=np.zeros(3))
+
+    def personalise(self, shared, data, state, rng):
+        state["own"][0] += 1.0
+        return super().personalise(shared, data, state, rng)
+
+
+class CountsClients(Sound):
+    """The sum depends on who else is there: what one client sends is not its own."""
+
+    def keep(self, server, total, task, rng):
+        self.notes["rounds"] = self.notes.get("rounds", 0) + 1
+        return Tree(w=total.value * self.notes["rounds"])
+
+
 def test_a_sound_method_passes_what_was_asked():
     assert check_method(Sound) == tuple(CHECKS)
 
@@ -129,16 +166,21 @@ def test_a_sound_method_passes_what_was_asked():
 @pytest.mark.parametrize(
     ("defect", "caught"),
     [
-        (WritesRows, "pure .Nothing given is written to.*read-only"),
+        (WritesRows, "pure .(?s:.)*Nothing given is written to.*read-only"),
         (SendsMeans, "weightless_rows: rows of weight 0"),
         (ForgetsState, "pure .*ended in TypeError"),
+        (WritesTotal, "pure .*read-only"),
+        (WritesServer, "pure .*read-only"),
+        (WritesShared, "pure .*read-only"),
+        (WritesState, "pure .*read-only"),
+        (CountsClients, "pure|same_twice"),
         (Remembers, "pure"),
         (DrawsFromNowhere, "same_twice"),
         (ForgetsOnDisk, "resumed"),
         (NaNs, "precisions"),
         (SendsTrees, "sends a Tree, which is no message"),
         (KnowsEverybody, "unknown_client|mismatch|matmul"),
-        (Leaks, "same_twice|personalise|resumed"),
+        (Leaks, "pure .*read-only"),
     ],
 )
 def test_a_defect_is_caught(defect, caught):

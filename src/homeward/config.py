@@ -6,9 +6,11 @@ read and kept; a verb that needs it says so (`Config.refuse_later`).
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import tomllib
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +19,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, PrivateAttr, ValidationError
 
 from .core import settings
-from .core.errors import BadFile, BadSetting, nearest
+from .core.errors import BadFile, BadSetting, MissingExtra, nearest
 from .core.files import read_file
 from .core.method import Method, standardised
 from .core.task import Federation
@@ -48,6 +50,8 @@ def _method(section: Any) -> Method:
     """A method with its settings; the word "none" stands for None."""
     given = _table(section)
     name = given.pop("name", None)
+    if name is None:
+        raise BadSetting(_nameless(given))
     if not isinstance(name, str):
         raise BadSetting(
             f'name = {name!r}, but a method is named by a word, such as name = "apfl". {nearest("", METHODS)}'
@@ -55,6 +59,23 @@ def _method(section: Any) -> Method:
     cls = METHODS[name]
     method: Method = settings.build(cls, {key: _value(cls, key, value) for key, value in given.items()})
     return method
+
+
+def _nameless(given: Mapping[str, Any]) -> str:
+    """Why a [method] without a name is none: its name is misspelt, or left out."""
+    known = {"name", *(key for name in METHODS for key in _keys(name))}
+    odd = next((key for key in given if key not in known), None)
+    if odd is not None:
+        return f"there is no key '{odd}'. {nearest(odd, known)}"
+    return f"'name' is missing. Add a method's name, such as name = \"apfl\". {nearest('', METHODS)}"
+
+
+def _keys(name: str) -> set[str]:
+    """The settings of a method of the table; none where it cannot be loaded here."""
+    try:
+        return {field.name for field in dataclasses.fields(METHODS[name]) if field.init}
+    except MissingExtra:
+        return set()
 
 
 def _value(cls: type[Method], key: str, value: Any) -> Any:
@@ -130,8 +151,11 @@ class Config(Section):
             f"{self._file} has no section [{section}], which is needed here. Add [{section}] with {example}."
         )
 
-    def to_toml(self) -> str:
-        """The same as a file, every setting with its value; paths of files are absolute, so that it holds anywhere on this machine."""
+    def to_toml(self, *only: str) -> str:
+        """The same as a file, every setting with its value; paths of files are absolute, so that it holds anywhere on this machine.
+
+        only: the sections that are wanted; left out, all of them.
+        """
         method = None if self.method is None else {"name": name_of(self.method), **self.method.settings}
         sections = {
             "data": None
@@ -142,7 +166,8 @@ class Config(Section):
             "run": self.run.model_dump(),
             **{name: getattr(self, name) for name in ("features", "compare", "tune")},
         }
-        return "\n".join(_written(name, section) for name, section in sections.items() if section is not None)
+        wanted = only or tuple(sections)
+        return "\n".join(_written(n, section) for n, section in sections.items() if section is not None and n in wanted)
 
 
 def _found_anywhere(source: str) -> str:
@@ -153,14 +178,37 @@ def _found_anywhere(source: str) -> str:
 
 
 def load(path: str | os.PathLike[str], overrides: Iterable[str] = ()) -> Config:
-    """The settings in a file, with some of them put in their place: `method.ridge=0.1`."""
-    table, changed = _overridden(_parsed(path), overrides)
+    """The settings in a file, with some of them put in their place: `method.ridge=0.1`.
+
+    Where another method is put in the place of the file's, the settings that it does not have are left aside, with a warning.
+    """
+    parsed, overrides = _parsed(path), tuple(overrides)
+    if isinstance(parsed.get("method"), dict):
+        parsed["method"] = _for_another_method(parsed["method"], overrides, str(path))
+    table, changed = _overridden(parsed, overrides)
     try:
         config = Config.model_validate(table)
     except ValidationError as error:
         raise _ours(error, str(path), changed) from error
     config._file = str(path)
     return config
+
+
+def _for_another_method(section: dict[str, Any], overrides: Iterable[str], file: str) -> dict[str, Any]:
+    """The file's [method] as far as the method named on the command line has its settings; those set beside that name stay errors."""
+    given = [text.partition("=") for text in overrides]
+    name = next((_value_of(v.strip()) for path, _, v in reversed(given) if path.strip() == "method.name"), None)
+    old = section.get("name")
+    if not (isinstance(name, str) and isinstance(old, str) and name in METHODS and old in METHODS):
+        return section
+    kept = {key: value for key, value in section.items() if key == "name" or key in _keys(name)}
+    aside = [key for key in section if key not in kept and key in _keys(old)]
+    if aside:
+        warnings.warn(
+            f"{file}, [method]: {name} has no {', '.join(map(repr, aside))}, which {old} has. Left aside.",
+            stacklevel=3,
+        )
+    return {key: value for key, value in section.items() if key not in aside}
 
 
 def _parsed(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -212,7 +260,9 @@ _WORDS = {
 
 def _ours(error: ValidationError, file: str, changed: set[str]) -> BadSetting:
     """The first thing that is wrong, with its place and what would do."""
-    first = error.errors()[0]
+    first = next(
+        (e for e in error.errors() if e["type"] == "extra_forbidden"), error.errors()[0]
+    )  # before what is missing
     section, *keys = (str(part) for part in first["loc"])
     place = f"{file} and the command line" if section in changed else file
     if keys or section in Config.model_fields:
@@ -238,6 +288,11 @@ def _sentence(first: Any, section: str, keys: list[str]) -> str:
 
 
 # ---- Config -> a file
+
+
+def remark(text: str) -> str:
+    """A line that says something to whoever reads the file, and nothing to who parses it."""
+    return "".join(f"# {line}\n" for line in _toml(text)[1:-1].replace('\\"', '"').splitlines())
 
 
 def _written(name: str, section: Mapping[str, Any]) -> str:

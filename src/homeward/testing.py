@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .core import check, wire
-from .core.algebra import Both, Gather, Sum, arrays, named
+from .core.algebra import Both, Gather, Sum, arrays, mapped, named, received, summed
 from .core.errors import NotSubtractable, UnknownClient
 from .core.method import Method, Round
 from .core.rng import Rng, rng_for
@@ -117,13 +117,59 @@ def pure(method: Method) -> None:
     """Nothing given is written to, and the method stays as it was."""
     before, federation = repr(method), frozen(toy())
     hashes = {name: data.hash for name, data in federation.clients.items()}
-    run = fit(method, federation, seed=SEED)
-    for client in run.ids:
-        run.models(client)
+    _carried_locked(method, federation)
     assert repr(method) == before, f"{type(method).__name__} changed itself: settings are fixed once it is made"
     for name in federation.clients:
         fresh = ClientData(federation.task, *(getattr(federation.clients[name], f) for f in ("x", "y", "weight")))
         assert fresh.hash == hashes[name], f"the rows of client '{name}' were written to"
+
+
+def _locked(value: Any) -> Any:
+    """The same value in memory that cannot be written to."""
+
+    def lock(a: Any) -> Any:
+        if not isinstance(a, np.ndarray):
+            return a
+        copy = a.copy()
+        copy.setflags(write=False)
+        return copy
+
+    return mapped(value, lock)
+
+
+def _carried_locked(method: Method, federation: Federation) -> None:
+    """The whole method, each function given memory that cannot be written to."""
+    task = federation.task
+    states: dict[str, Any] = {}
+    server = _locked(method.init(task, rng_for(SEED, "init")))
+    for i, step in enumerate(method.plan()):
+        shared, sent = _locked(method.shared(server)), []
+        for client, data in sorted(federation.clients.items()):
+            down = received(shared, client)
+            state = states.get(client) or _locked(method.begin(down, data, rng_for(SEED, "init")))
+            message, state = step.client(down, data, state, rng_for(*address(method, SEED, i), client))
+            kind = type(message).__name__
+            assert isinstance(message, Sum | Gather | Both), f"round '{step.name}' sends a {kind}, which is no message"
+            states[client] = _locked(state)
+            sent.append(named(_locked(message), client))
+        total = _locked(summed(sent))
+        server = _locked(step.server(server, total, task, rng_for("server", i)))
+    shared = _locked(method.shared(server))
+    for client, data in federation.clients.items():
+        down = received(shared, client)
+        state = states.get(client) or _locked(method.begin(down, data, rng_for(SEED, "init")))
+        method.personalise(down, data, state, rng_for(SEED, "personalise", client))
+    method.stranger(shared)
+
+
+def leaving(method: Method) -> None:
+    """A client that leaves was never there, and one that joins always was, for everybody else's models."""
+    whole, without = fit(method, toy(), seed=SEED), fit(method, toy().without("b"), seed=SEED)
+    left = whole.forget("b")
+    back = left.join(toy().only("b"))
+    for client in without.ids:
+        _near(_scores(left, client), _scores(without, client), f"after 'b' left, the model of '{client}' is another")
+        _near(_scores(back, client), _scores(whole, client), f"after 'b' came back, the model of '{client}' is another")
 
 
 def same_twice(method: Method) -> None:
@@ -155,7 +201,15 @@ class _Killed(Exception):
 
 def resumed(method: Method) -> None:
     """Saved after any round and resumed from disk, a run ends in the same bits."""
-    whole = _bits(fit(method, toy(), seed=SEED))
+    run = fit(method, toy(), seed=SEED)
+    whole = _bits(run)
+    with tempfile.TemporaryDirectory() as folder:
+        loaded = load_run(run.save(Path(folder) / "run"), method=method)
+        for client in run.ids:
+            kept = loaded.model(client).decision_function(toy().pooled.x)
+            assert np.array_equal(kept, _scores(run, client)[0], equal_nan=True), (
+                f"the model of '{client}' changed on its way to disk and back"
+            )
     for rounds in range(1, len(method.plan())):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "run"
@@ -307,6 +361,7 @@ CHECKS: Mapping[str, Callable[[Method], None]] = {
         messages,
         adds_and_subtracts,
         weightless_rows,
+        leaving,
         personalise_is_private,
     )
 }

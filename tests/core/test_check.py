@@ -20,7 +20,10 @@ def task(kind: str = "classes", labels: Any = ("a", "b"), d: int = 2) -> Task:
 
 REFUSED_ROWS: list[tuple[Any, str]] = [
     ([[1.0, 2.0], [3.0, np.nan]], r"^X, row 1, column 1 is nan\b.*fill in or drop"),
-    ([[1.0, np.inf], [np.nan, -np.inf]], r"^X, row 0, column 1 is inf \(3 such values in all\)"),
+    (
+        [[1.0, np.inf], [np.nan, -np.inf]],
+        r"^X, row 0, column 1 is inf \(3 such values in all: 2 in column 1, 1 in column 0\)",
+    ),
     (np.float16([[np.inf]]), r"row 0, column 0 is inf"),
     ([[1.0], [-1e200]], r"^X, row 1, column 0 is -1e\+200"),  # its square has no number
     ([1.0, 2.0], r"^X has shape \(2,\).*\.reshape\(-1, 1\)"),

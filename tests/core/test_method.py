@@ -107,7 +107,7 @@ def test_column_sums_add_over_clients_pieces_and_libraries() -> None:
     np.testing.assert_allclose(whole.squares, WEIGHTS @ (X - shift) ** 2, rtol=1e-12)
     torch = pytest.importorskip("torch")
     theirs = ColumnSums.of(federation(torch.from_numpy(X)).pooled, shift)
-    np.testing.assert_allclose(theirs.scale(shift)["scale"].numpy(), whole.scale(shift)["scale"], rtol=1e-6)
+    np.testing.assert_allclose(theirs.columns(shift)["scale"].numpy(), whole.columns(shift)["scale"], rtol=1e-6)
 
 
 @pytest.mark.parametrize("ratio", [1e2, 1e4, 0.99e6])  # from 1e6 on the floor of the variance counts
@@ -145,7 +145,7 @@ def test_nothing_but_rows_of_weight_zero_is_no_scale() -> None:
 
 @pytest.mark.parametrize(
     "method",
-    [hw.AFL(), hw.AFL(ridge=0.1), hw.APFL(maps=16), hw.FedHiP(), hw.LocalRidge(maps=16), hw.LogPrior(maps=16)],
+    [hw.AFL(), hw.AFL(ridge=0.1), hw.APFL(maps=16), hw.FedHiP(), hw.LogPrior(maps=16)],
     ids=lambda m: type(m).__name__,
 )
 def test_a_scaled_model_on_raw_rows_is_the_method_on_rows_scaled_by_hand(method: Method) -> None:
@@ -157,6 +157,20 @@ def test_a_scaled_model_on_raw_rows_is_the_method_on_rows_scaled_by_hand(method:
         np.testing.assert_allclose(
             mine.decision_function(X), theirs.model(client).decision_function(z), rtol=1e-6, atol=1e-7
         )
+
+
+def test_a_method_that_sends_nothing_sends_nothing_standardised_and_scales_by_its_own_rows() -> None:
+    run = hw.fit(standardised(hw.LocalRidge(maps=16)), federation())
+    assert standardised(hw.LocalRidge()).plan() == [] and all(sent["up"] == 0 for sent in run.traffic.values())
+    data = federation().clients["a"]
+    w = data.weight / data.weight.sum()
+    mean = w @ data.x
+    scale = np.sqrt(w @ (data.x - mean) ** 2)
+    lone = hw.Federation.from_arrays(
+        (data.x - mean) / scale, data.y, ["a"] * data.n, weights=data.weight, classes=[0, 1, 2]
+    )
+    theirs = hw.fit(hw.LocalRidge(maps=16), lone).model("a").decision_function((X - mean) / scale)
+    np.testing.assert_allclose(run.model("a").decision_function(X), theirs, rtol=1e-6, atol=1e-7)
 
 
 def test_rows_in_chunks_are_scaled_as_rows_in_arrays() -> None:
@@ -234,9 +248,3 @@ def test_a_method_checks_its_settings() -> None:
     assert (str(Slot("personal")), str(Slot("personal", "R"))) == ("personal", "personal.R")
     with pytest.raises(AttributeError):
         Watching().rounds = 3  # type: ignore[misc]
-
-
-def test_only_a_method_that_is_not_standardised_yet_can_be():
-    for wrong in (hw.AFL, "afl", hw.standardised(hw.AFL())):
-        with pytest.raises(BadSetting, match="standardised"):
-            hw.standardised(wrong)

@@ -186,5 +186,5 @@ def test_nothing_in_common_and_nothing_at_all_are_errors() -> None:
 def test_rows_of_one_name_and_two_settings_are_refused() -> None:
     facts = {"method": "afl", "partition": "p", "client": "a", "split": "test", "model": "global", "metric": "accuracy"}
     rows = [{**facts, "settings": {"ridge": r}, "value": 0.5} for r in (1.0, 2.0)]
-    with pytest.raises(BadData, match="two sets of settings.*Give each a label"):
+    with pytest.raises(BadData, match=r"two sets of settings.*Give each a label"):
         Study(rows)

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import shutil
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import click
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
+
+from ..core.errors import nearest
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -27,6 +32,58 @@ class Verb(TyperCommand):
 
     def get_help(self, ctx: click.Context) -> str:
         return super().get_help(ctx).replace("\\[", "[")
+
+
+class Verbs(TyperGroup):
+    """A group of commands that names the nearest one, whichever version of click is below."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchOption:
+            raise
+        except click.UsageError as error:
+            if args and "No such command" in error.message:
+                error.message = f"No such command '{args[0]}'. {nearest(args[0], self.commands)}"
+            raise
+
+
+def program() -> str:
+    """What this command is called where the user is: its name where that is enough, else the path to it.
+
+    A line that is shown to be typed starts with it.
+    """
+    if shutil.which("homeward"):
+        return "homeward"
+    candidates = (Path(sys.argv[0]), Path(sys.executable).with_name("homeward"), Path(sys.executable).with_name("homeward.exe"))
+    script = next((path for path in candidates if path.stem == "homeward" and path.is_file()), None)
+    return "homeward" if script is None else _near(script)
+
+
+def _near(path: Path) -> str:
+    """From here, where that is shorter; there is no way from one drive to another."""
+    try:
+        relative = os.path.relpath(path)
+    except ValueError:
+        return str(path)
+    return relative if len(relative) < len(str(path.absolute())) else str(path.absolute())
+
+
+def next_steps(following: Mapping[str, str]) -> list[str]:
+    """Lines to be typed next, each with what it does."""
+    wide, name = max(map(len, following)), program()
+    return [f"  {name} {verb:<{wide}}  {does}" for verb, does in following.items()]
+
+
+def some(names: Sequence[str], most: int = 10) -> str:
+    """All names, or the first and how many more there are.
+
+    >>> some(["a", "b"]), some(["a", "b", "c", "d"], most=2)
+    ('a, b', 'a, b and 2 more')
+    """
+    return ", ".join(names) if len(names) <= most else f"{', '.join(names[:most])} and {len(names) - most} more"
 
 
 def as_json(value: Any) -> None:

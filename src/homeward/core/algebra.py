@@ -125,6 +125,10 @@ class Sum:
     def __sub__(self, other: Self) -> Self:
         return self._with(operator.sub, other)
 
+    def scale(self) -> float | None:
+        """The size that rounding is measured by, where a subtraction can lose digits; None: not judged."""
+        return None
+
     def _with(self, combine: Callable[[Any, Any], Any], other: Self) -> Self:
         if type(other) is not type(self):
             raise BadValue(f"A {type(self).__name__} does not add to a {type(other).__name__}.")
@@ -142,13 +146,19 @@ def parts(message: Any) -> tuple[Any, ...]:
     return tuple(getattr(message, f.name) for f in fields(message))
 
 
-def mapped(value: Value, change: Callable[[Array], Array]) -> Any:
+def mapped(value: Any, change: Callable[[Array], Array]) -> Any:
     """The same structure with every array changed."""
-    if isinstance(value, Tree):
-        return value.map(lambda v: mapped(v, change))
-    if isinstance(value, Sum):
-        return type(value)(*(mapped(v, change) for v in parts(value)))
-    return change(value)
+    match value:
+        case Tree():
+            return value.map(lambda v: mapped(v, change))
+        case Sum():
+            return type(value)(*(mapped(v, change) for v in parts(value)))
+        case Gather():
+            return Gather(value.ids, mapped(value.each, change))
+        case Both():
+            return Both(mapped(value.sum, change), mapped(value.each, change))
+        case _:
+            return change(value)
 
 
 def _joined(values: list[Any]) -> Any:

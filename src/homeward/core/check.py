@@ -116,7 +116,7 @@ def _finite(x: Array, where: str) -> None:
         return
     bad = np.argwhere(~as_numpy(good))
     row, column = (int(v) for v in bad[0])
-    more = f" ({len(bad)} such values in all)" if len(bad) > 1 else ""
+    more = f" ({len(bad)} such values in all{_worst_columns(bad)})" if len(bad) > 1 else ""
     value = float(x[row, column])
     remedy = (
         "too large to be squared: divide the features by a constant."
@@ -124,6 +124,16 @@ def _finite(x: Array, where: str) -> None:
         else "which is no feature: fill in or drop such rows. (No NaN or infinity is accepted.)"
     )
     raise BadData(f"{where}, row {row}, column {column} is {value:g}{more}, {remedy}")
+
+
+def _worst_columns(bad: NDArray[Any]) -> str:
+    """Where in several columns: the three with most bad values."""
+    columns, counts = np.unique(bad[:, 1], return_counts=True)
+    if len(columns) == 1:
+        return ""
+    most = sorted(zip((-counts).tolist(), columns.tolist(), strict=True))[:3]
+    named = ", ".join(f"{-count} in column {at}" for count, at in most)
+    return f": {named}" + (f", the others in {len(columns) - 3} more columns" if len(columns) > 3 else "")
 
 
 def same_length(n: int, other: Any, where: str) -> None:

@@ -70,8 +70,15 @@ class GlobalModelUsed(UserWarning):
     """A client that nobody knows was answered by the global model."""
 
 
+class FlatFeatures(UserWarning):
+    """Features that do not vary beyond rounding about their mean: the head is the level of the targets."""
+
+
 class NoBalance(UserWarning):
     """The global fit left no honest residuals, so the personal part was switched off."""
+
+
+MOST_NAMED = 20
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -82,4 +89,5 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """
     names = sorted(known)
     close = difflib.get_close_matches(str(word), names, n=1)
-    return (f"Did you mean '{close[0]}'? " if close else "") + f"Known: {', '.join(names) or 'none'}."
+    shown = ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
+    return (f"Did you mean '{close[0]}'? " if close else "") + f"Known: {shown or 'none'}."

@@ -114,7 +114,10 @@ class ColumnSums(Sum):
             squares = block.weight @ (x * x) + any_array(squares, like=block.x)
         return cls(weight, sums, squares)
 
-    def scale(self, shift: Array) -> Tree:
+    def scale(self) -> float:
+        return float(self.squares.max())
+
+    def columns(self, shift: Array) -> Tree:
         """Mean and standard deviation of each column; the variance is at least 1e-12 of its mean square, and 1 for a column of zeros."""
         xp = namespace(self.sums)
         n = float(self.weight) or 1.0
@@ -139,7 +142,8 @@ class Standardised(Method):
     """A method on columns of mean 0 and deviation 1, by one more round whose sums add like all others.
 
     mean = S / n, variance = Q / n - mean², with n, S, Q the sums of weights, values and squares over every row of the federation. Proxy
-    and validation rows of the task are scaled too. A model that comes home takes rows as they are.
+    and validation rows of the task are scaled too. A model that comes home takes rows as they are. A method without rounds gets none: each
+    client scales by its own rows.
     """
 
     method: Method
@@ -147,8 +151,6 @@ class Standardised(Method):
     def __post_init__(self) -> None:
         if not isinstance(self.method, Method):
             raise BadSetting(f"standardised needs a method such as hw.APFL(), not {self.method!r}.")
-        if isinstance(self.method, Standardised):
-            raise BadSetting("This method is standardised already: once is enough.")
 
     @property
     def stackable(self) -> bool:  # type: ignore[override]
@@ -158,10 +160,17 @@ class Standardised(Method):
     def kept(self) -> int:  # type: ignore[override]
         return self.method.kept + 1
 
+    @property
+    def alone(self) -> bool:
+        """A method that sends nothing still sends nothing: each client measures its own columns."""
+        return not self.method.plan()
+
     def init(self, task: Task, rng: Rng) -> Tree:
         return Tree(shift=middle(task), inner=self.method.init(task, rng))
 
     def plan(self) -> Sequence[Round]:
+        if self.alone:
+            return []
         first = Round("standardise", self.measure, self.settle, everyone=True)
         return [
             first,
@@ -175,7 +184,7 @@ class Standardised(Method):
         return ColumnSums.of(data, shared["shift"]), state
 
     def settle(self, server: Tree, total: ColumnSums, task: Task, rng: Rng) -> Tree:
-        return server | total.scale(server["shift"])
+        return server | total.columns(server["shift"])
 
     def _client(self, step: Round, shared: Tree, data: ClientData, state: State, rng: Rng) -> tuple[Message, State]:
         return step.client(shared["inner"], scaled(data, shared), state, rng)
@@ -186,15 +195,20 @@ class Standardised(Method):
     def shared(self, server: Tree) -> Tree:
         return server | Tree(inner=self.method.shared(server["inner"]))
 
+    def _columns(self, shared: Tree, data: ClientData) -> Tree:
+        """Mean and deviation, as the federation measured them or as a client that is alone does."""
+        return ColumnSums.of(data, shared["shift"]).columns(shared["shift"]) if self.alone else shared
+
     def begin(self, shared: Tree, data: ClientData, rng: Rng) -> State:
-        return self.method.begin(shared["inner"], scaled(data, shared), rng)
+        return self.method.begin(shared["inner"], scaled(data, self._columns(shared, data)), rng)
 
     def personalise(self, shared: Tree, data: ClientData, state: State, rng: Rng) -> dict[Slot, Model]:
-        models = self.method.personalise(shared["inner"], scaled(data, shared), state, rng)
-        return {slot: Scaled(model, shared["mean"], shared["scale"]) for slot, model in models.items()}
+        by = self._columns(shared, data)
+        models = self.method.personalise(shared["inner"], scaled(data, by), state, rng)
+        return {slot: Scaled(model, by["mean"], by["scale"]) for slot, model in models.items()}
 
     def estimate(self, shared: Tree, data: ClientData, state: State, rng: Rng) -> Mapping[Slot, Array]:
-        return self.method.estimate(shared["inner"], scaled(data, shared), state, rng)
+        return self.method.estimate(shared["inner"], scaled(data, self._columns(shared, data)), state, rng)
 
     def stranger(self, shared: Tree) -> Model | None:
         model = self.method.stranger(shared["inner"])

@@ -25,7 +25,7 @@ from ..core.errors import BadData, BadFile, BadSetting, UnknownName, nearest
 from ..core.files import read_file
 from ..core.task import Federation
 from .labels import classes_of, column
-from .laws import law_named
+from .laws import LAWS, law_named
 from .partition import Partition, Setting
 
 _ENTRIES = ("X", "y", "group", "X_test", "y_test", "group_test", "weight", "classes")
@@ -131,7 +131,8 @@ def _unreadable(source: str, path: Path) -> BadSetting | BadFile:
     if path.exists():
         return BadFile(f"{source} is no .npz file. Save the rows with np.savez('rows.npz', X=X, y=y, group=clients).")
     return UnknownName(
-        f"There is no data set or file '{source}'. {nearest(source, BUILTIN)} Or name an .npz file with X and y."
+        f"There is no data set or file '{source}'. {nearest(source, BUILTIN)} Or name an .npz file with X and y: "
+        f"{path.absolute()} is not there."
     )
 
 
@@ -155,23 +156,66 @@ def _refuse_misspelt(path: Path, entry: str, found: Mapping[str, Any]) -> None:
         )
 
 
+_REMEDY = {
+    "y": "text or numbers",
+    "group": "text",
+    "classes": "text or numbers",
+    "y_test": "text or numbers",
+    "group_test": "text",
+}
+
+
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     """The arrays of an .npz file; none of them may need pickle, which runs code."""
-    raw = read_file(path)
+    raw = _read(path)
+    if raw.startswith(b"\x93NUMPY"):
+        raise BadFile(f"{path} is no .npz file but a single array. Save it with np.savez(path, X=X, y=y).")
+    if raw and not raw.startswith(b"PK"):
+        raise BadFile(
+            f"{path} is no .npz file, whatever its name says: it begins with {raw[:16]!r}. "
+            "Save the rows with np.savez('rows.npz', X=X, y=y)."
+        )
     try:
         loaded = np.load(io.BytesIO(raw), allow_pickle=False)
-        found = None if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
+        return {name: _array(loaded, name, path) for name in loaded.files}
     except _DAMAGE as error:
-        raise _broken(path, error) from error
-    if found is None:
-        raise BadFile(f"{path} is no .npz file but a single array. Save it with np.savez(path, X=X, y=y).")
-    return found
+        raise error if isinstance(error, BadFile) else _broken(path, error) from error
+
+
+def _array(loaded: Any, name: str, path: Path) -> NDArray[Any]:
+    """One of the arrays; Python objects in it are named with what to save instead."""
+    try:
+        return np.asarray(loaded[name])
+    except ValueError as error:
+        if not _is_objects(error):
+            raise
+        remedy = f"as numbers: {name}.astype(float), or dtype=float from the start"
+        if name in _REMEDY:
+            remedy = (
+                f"as {_REMEDY[name]}: {name}.astype(str){' or .astype(float)' if 'numbers' in _REMEDY[name] else ''}"
+            )
+        raise BadFile(
+            f"{path}: the array '{name}' holds Python objects, which are not read. Save it {remedy}."
+        ) from error
+
+
+def _read(path: Path) -> bytes:
+    """The bytes of a file; of one that is not there the place that was looked at."""
+    if not path.exists():
+        raise BadFile(
+            f"{path} does not exist: {path.absolute()} was looked for. Check the path, and the folder you are in."
+        )
+    return read_file(path)
+
+
+def _is_objects(error: Exception) -> bool:
+    return "allow_pickle" in str(error) or "Object arrays" in str(error)
 
 
 def _broken(path: Path, error: Exception) -> BadFile:
-    if "allow_pickle" in str(error) or "Object arrays" in str(error):
-        return BadFile(f"{path} holds Python objects, which are not read. Save plain numbers and text (dtype=str).")
-    return BadFile(f"{path} is damaged or no file of NumPy's: {error}. Write it again with np.savez.")
+    if _is_objects(error):
+        return BadFile(f"{path} holds Python objects, which are not read. Save plain numbers: rows.astype(float).")
+    return BadFile(f"{path} is damaged or no file of NumPy's: {str(error).rstrip('.')}. Write it again with np.savez.")
 
 
 # ---- rows + who owns them -> Federation
@@ -200,7 +244,13 @@ class Deal:
             return cls(None, _seed_alone(given), test)
         if not isinstance(law, str):
             raise BadSetting(f"law = {law!r}, but a law is named by a word such as 'dirichlet'.")
-        return cls(law, law_named(law).checked(given), test)
+        found = law_named(law)
+        for key in given:
+            if key not in found.settings:
+                raise BadSetting(
+                    f"The law '{law}' has no setting '{key}'. {nearest(key, ('law', 'test', *found.settings))}"
+                )
+        return cls(law, found.checked(given), test)
 
     @property
     def section(self) -> dict[str, Setting]:
@@ -216,6 +266,10 @@ class Deal:
 def _seed_alone(given: Mapping[str, Any]) -> dict[str, Setting]:
     """Without a law there is nothing to set but the seed of what is held out."""
     odd = sorted(set(given) - {"seed"})
+    known = {"law", "test", "seed", *(key for law in LAWS.values() for key in law.settings)}
+    for key in odd:
+        if key not in known:
+            raise BadSetting(f"there is no key '{key}'. {nearest(key, known)}")
     if odd:
         raise BadSetting(f"'{odd[0]}' is set, but no law. Name one with law = \"dirichlet\", or leave '{odd[0]}' out.")
     seed = given.get("seed", 0)
@@ -334,7 +388,7 @@ def unlabelled(path: str) -> NDArray[Any]:
         return found["X"]
     if kind == ".npy":
         try:
-            return np.asarray(np.load(io.BytesIO(read_file(path)), allow_pickle=False))
+            return np.asarray(np.load(io.BytesIO(_read(Path(path))), allow_pickle=False))
         except _DAMAGE as error:
             raise _broken(Path(path), error) from error
     if kind == ".csv":
@@ -345,9 +399,10 @@ def unlabelled(path: str) -> NDArray[Any]:
 def _table(path: str) -> NDArray[np.float64]:
     """A table of numbers; a first line that is none is taken for the names of the columns."""
     try:
-        text = read_file(path).decode("utf-8-sig")
+        text = _read(Path(path)).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise BadFile(f"{path} is no text in UTF-8. Save the table as UTF-8.") from error
+    _refuse_separator(path, text)
     lines = [(number, cells) for number, cells in enumerate(csv.reader(io.StringIO(text)), 1) if cells]
     if lines and not any(map(_is_number, lines[0][1])):
         lines = lines[1:]
@@ -355,6 +410,16 @@ def _table(path: str) -> NDArray[np.float64]:
         raise BadFile(f"{path} has no rows. Give one line of numbers for each row.")
     width = len(lines[0][1])
     return np.array([_numbers(path, number, cells, width) for number, cells in lines])
+
+
+def _refuse_separator(path: str, text: str) -> None:
+    """Spreadsheets write ; or tabs in many languages; here they are commas."""
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    for mark, name in ((";", "semicolons (;)"), ("\t", "tabs")):
+        if first.count(mark) > first.count(","):
+            raise BadFile(
+                f"{path} separates its columns by {name}, but commas are expected, and points in numbers (1.5). Save it as comma-separated."
+            )
 
 
 def _is_number(cell: str) -> bool:

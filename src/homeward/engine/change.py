@@ -15,7 +15,6 @@ from typing import Any
 
 from ..core import wire
 from ..core.algebra import Message, arrays
-from ..core.check import as_numpy
 from ..core.errors import BadData, BadSetting, NotSubtractable, Pending, UnknownClient, nearest
 from ..core.method import Round, Standardised, State
 from ..core.task import Federation
@@ -35,6 +34,7 @@ def join(run: Run, federation: Federation, scale: str = "again") -> Run:
     ones, and only the newcomers are asked (the receipt says so).
     """
     newcomers = _a_federation(federation).under(run.task)
+    run = run if run.here else run.as_arrays_of(newcomers)
     clash = sorted(set(newcomers.clients) & set(run.ids))
     if clash:
         raise BadData(f"Client '{clash[0]}' is in this run already. Forget it first, or let it join under another id.")
@@ -48,6 +48,9 @@ def join(run: Run, federation: Federation, scale: str = "again") -> Run:
     at = _mended(run, scale, added)
     carrier.states, carrier.traffic = alone.states, alone.traffic
     ids = tuple(sorted({*run.ids, *newcomers.clients}))
+    most = run.task.declared.clients
+    if most is not None and len(ids) > most:
+        raise BadData(f"{len(ids)} clients with the newcomers, but the federation declared at most {most}.")
     return _with_receipt(run, _settled(run, at, ids, together, carrier), "join", list(newcomers.clients), scale)
 
 
@@ -61,6 +64,7 @@ def forget(run: Run, client: str, federation: Federation | None, message: Any, s
         raise UnknownClient(f"No client '{client}' in this run of {len(run.ids)} clients. {nearest(client, run.ids)}")
     if len(run.ids) == 1:
         raise BadData(f"'{client}' is the only client: nothing would be left. Delete the run instead.")
+    run = run if run.here or federation is None else run.as_arrays_of(_a_federation(federation))
     known = run.federation if federation is None else known_rows(run, federation)
     sent = _sender(run, client, known, message)
 
@@ -84,12 +88,9 @@ def forget(run: Run, client: str, federation: Federation | None, message: Any, s
 
 
 def digits_lost(old: Any, new: Any) -> float:
-    """How much larger an array of the old total is than what a subtraction left of it, at worst: its rounding is that much worse."""
-    worst = 1.0
-    for before, after in zip(arrays(old), arrays(new), strict=True):
-        a, b = (float(abs(as_numpy(x)).max(initial=0.0)) for x in (before, after))
-        worst = max(worst, a / b if b else 1.0)
-    return worst
+    """How much larger the old total is than what a subtraction left of it: its rounding is that much worse."""
+    before, after = (getattr(total, "scale", lambda: None)() for total in (old, new))
+    return before / after if before and after and after > 0 else 1.0 if before is None or not before else float("inf")
 
 
 def _a_federation(value: Any) -> Federation:
@@ -131,6 +132,15 @@ def _sender(
         if message is not None
         else run.carrier.messages.get(client, ())
     )
+    known_to_run = run.carrier.messages.get(client)
+    if (
+        message is not None
+        and known_to_run
+        and [wire.to_bytes(m) for m in kept] != [wire.to_bytes(m) for m in known_to_run]
+    ):
+        raise BadData(
+            f"The message given is not the one that '{client}' sent in this run. Give its own, or leave it out: the run kept it."
+        )
     names = [step.name for step in run.method.plan()]
 
     def sent(step: Round, shared: State, where: Address) -> Message:

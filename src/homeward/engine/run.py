@@ -10,8 +10,9 @@ from functools import cached_property
 from typing import Any
 
 from ..core import check
-from ..core.algebra import received
+from ..core.algebra import mapped, received
 from ..core.errors import BadData, BadSetting, Pending, UnknownClient, nearest
+from ..core.linalg import any_array
 from ..core.method import Method, Slot, Standardised
 from ..core.model import Predictor, metric_of, score_of
 from ..core.rng import rng_for
@@ -160,7 +161,24 @@ class Run:
 
     def at_hand(self, federation: Federation) -> Run:
         """The same run with these rows at hand."""
-        return replace(self, federation=federation, carrier=self.carrier.knowing(federation.clients))
+        run = self.as_arrays_of(federation)
+        return replace(run, federation=federation, carrier=run.carrier.knowing(federation.clients))
+
+    def as_arrays_of(self, federation: Federation) -> Run:
+        """The same run in the array library of these rows, and on their device: what comes from disk is NumPy."""
+        like = next(iter(federation.clients.values())).y
+
+        def moved(value: Any) -> Any:
+            return mapped(value, lambda a: any_array(a, like=like))
+
+        at, old = self.progress, self.carrier
+        carrier = replace(
+            old,
+            states={name: moved(state) for name, state in old.states.items()},
+            messages={name: tuple(map(moved, kept)) for name, kept in old.messages.items()},
+        )
+        progress = replace(at, server=moved(at.server), totals=tuple(map(moved, at.totals)))
+        return replace(self, progress=progress, carrier=carrier)
 
     # models
     @property

@@ -63,6 +63,11 @@ class Moments(Sum):
             total = part if total is None else total + part
         return total or cls._nothing(data, width)
 
+    def scale(self) -> float:
+        f = self.sums.shape[0]
+        ends = np.cumsum(np.arange(f, 0, -1)) - np.arange(f, 0, -1)  # where the diagonal stands in the packed rows
+        return float(as_numpy(self.gram)[ends].sum())
+
     @classmethod
     def _of_block(cls, x: Array, y: Array, w: Array) -> Moments:
         xp = namespace(x)
