@@ -120,3 +120,28 @@ def test_a_run_and_a_federation_are_shown_in_a_line():
     run = hw.fit(hw.APFL(maps=8), federation)
     for value in (run, federation, federation.clients["a"], run.model("a")):
         assert "\n" not in repr(value) and len(repr(value)) < 160, repr(value)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [hw.APFL(maps=8, joint=True), hw.FedHiP(form="weighted"), hw.LogPrior(maps=8), hw.standardised(hw.APFL(maps=8))],
+    ids=str,
+)
+def test_a_run_on_tensors_comes_back_on_tensors(tmp_path, method):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    plain = toy()
+    rows = {
+        n: type(d)(plain.task, torch.tensor(d.x), torch.tensor(d.y), torch.tensor(d.weight))
+        for n, d in plain.clients.items()
+    }
+    federation = hw.Federation(plain.task, rows)
+    run = hw.fit(method, federation, checkpoint=tmp_path / "run")
+    x = plain.pooled.x
+    again = hw.load_run(tmp_path / "run", federation=federation)
+    assert np.array_equal(again.model("a").decision_function(x), run.model("a").decision_function(x))
+    never = hw.fit(method, plain.without("b"))
+    left = again.forget("b")
+    np.testing.assert_allclose(left.model("a").decision_function(x), never.model("a").decision_function(x), atol=1e-7)
+    alone = hw.load_run(tmp_path / "run").forget("b", federation=federation)
+    np.testing.assert_allclose(alone.model("a").decision_function(x), never.model("a").decision_function(x), atol=1e-7)
+    assert hw.fit(method, federation, checkpoint=tmp_path / "run", resume=True).ids == run.ids

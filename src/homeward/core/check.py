@@ -194,7 +194,7 @@ def _classes(values: NDArray[Any]) -> NDArray[Any]:
             raise BadData(
                 "y holds fractions, which are no class labels (Unknown label type: continuous). For numbers say task='real'."
             )
-    if values.dtype.kind == "O" and any(v is None or v != v for v in values):
+    if values.dtype.kind == "O" and any(map(_missing, values)):
         raise BadData("y has a missing label. Every row needs one: drop or label such rows.")
     try:
         return np.unique(_nameable(values, "y"))
@@ -267,6 +267,21 @@ def weights(value: Any, n: int, where: str) -> NDArray[np.float64]:
     return w
 
 
+def as_parts(value: Any, where: str) -> Any:
+    """Something of several parts, such as (X, y, groups)."""
+    if not hasattr(value, "__len__"):
+        raise BadData(f"{where} is a {type(value).__name__}, but it is (X, y, groups).")
+    return value
+
+
+def _missing(value: object) -> bool:
+    """None, NaN, or what other libraries write for them; the latter will not even say whether they differ from themselves."""
+    try:
+        return value is None or bool(value != value)
+    except TypeError:
+        return True
+
+
 def group_names(groups: Any, n: int, where: str) -> NDArray[Any]:
     """Client ids as text, one for every row."""
     values = column(groups, where)
@@ -279,8 +294,10 @@ def group_names(groups: Any, n: int, where: str) -> NDArray[Any]:
             )
         if (values == np.floor(values)).all():
             values = values.astype(np.int64)
-    if values.dtype.kind == "O" and any(v is None or v != v for v in values):
+    if values.dtype.kind == "O" and any(map(_missing, values)):
         raise BadData(f"{where} have a missing id. Every row needs a client.")
+    if values.dtype.kind in "mM" and np.isnat(values).any():
+        raise BadData(f"{where} have a missing date. Every row needs a client.")
     names = values.astype(str)
     if (np.char.str_len(names) == 0).any():
         raise BadData(
@@ -291,6 +308,8 @@ def group_names(groups: Any, n: int, where: str) -> NDArray[Any]:
 
 def declared(bounds: Bounds, dimension: int) -> None:
     """What a federation declares must be bounds of its rows."""
+    if not hasattr(bounds, "clients"):
+        raise BadSetting(f"declare is a {type(bounds).__name__}. Give it as hw.Bounds(clients=..., low=..., high=...).")
     for name, rule in (("clients", Count(1)), ("rows", Count(1)), ("weight", Number(low=0)), ("target", Number(low=0))):
         value = getattr(bounds, name)
         if value is not None and not rule.accepts(value):

@@ -50,10 +50,6 @@ class Task:
         """Class numbers of the user's labels; a label that the task does not know is an error. (n,)"""
         return check.codes(np.asarray(y), self.labels, where)
 
-    @property
-    def target_width(self) -> int:
-        return self.classes
-
 
 class ChunkedRows:
     """Rows that are read chunk by chunk from a function and never held together.
@@ -213,7 +209,7 @@ class Federation:
             raise BadSetting(f"task = {task!r}, but a task is one of {', '.join(KINDS)}.")
         x = check.features(X, "X")
         labels = check.labels(y, classes, task)
-        if test is not None and len(test) != 3:
+        if test is not None and len(check.as_parts(test, "test")) != 3:
             raise BadData(f"test has {len(test)} parts, but it is (X, y, groups). Where groups is None, so is test's.")
         facts = Task(
             task,
@@ -224,9 +220,14 @@ class Federation:
             None if public is None else check.features(public, "public", width=x.shape[1]),
             None if valid is None else check.features(valid, "valid", width=x.shape[1]),
         )
+        clients = _dealt(facts, x, y, groups, weights, "")
         tests = _dealt(facts, *test, None, "test ") if test is not None else {}
+        for name in set(tests) - set(clients):
+            raise BadData(
+                f"test groups: client '{name}' has no row to learn from. Give it some, or leave its test rows out."
+            )
         origin = {"partition": groups.hash} if isinstance(groups, Dealt) else {}
-        return cls(facts, _dealt(facts, x, y, groups, weights, ""), tests, {}, origin)
+        return cls(facts, clients, tests, {}, origin)
 
     @classmethod
     def from_chunks(

@@ -7,8 +7,10 @@ import json
 import os
 import platform
 import time
+import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,6 +21,7 @@ from ..core import settings, wire
 from ..core.algebra import Tree, arrays
 from ..core.errors import BadData, BadFile, BadValue, HomewardError
 from ..core.files import read_file, recovered, write_folder
+from ..core.maps import RandomMap
 from ..core.method import Method, Slot, Standardised
 from ..core.model import Predictor, load_model
 from ..core.task import Bounds, Federation, Task
@@ -79,7 +82,10 @@ def _fill(run: Run, files: dict[str, bytes], folder: Path) -> None:
     _lines(folder / "log.jsonl", run.carrier.log)
     for name, content in files.items():
         (folder / name).write_bytes(content)
-    (folder / "manifest.json").write_text(json.dumps(manifest(run, names), indent=1))
+    told = manifest(run, names)
+    if "config.toml" in files:
+        told["config"] = tomllib.loads(files["config.toml"].decode())
+    (folder / "manifest.json").write_text(json.dumps(told, indent=1, default=str))
 
 
 def _write_state(run: Run, names: Mapping[str, str], folder: Path) -> None:
@@ -182,6 +188,8 @@ def manifest(run: Run, names: Mapping[str, str]) -> dict[str, Any]:
         "clients": {name: {"file": names[name], "rows": run.row_hashes().get(name)} for name in run.ids},
         "pending": list(run.pending),
         "delivered": run.delivered,
+        "seconds": round(sum(row.get("seconds", 0.0) for row in run.carrier.log), 3),
+        "maps": sorted({drawn.hash for drawn in _maps(run)}),
         "stale": sorted(name for name in run.stale if not (run.finished and name in run.here)),
         "origin": dict(run.origin),
         "traffic": run.traffic,
@@ -189,6 +197,18 @@ def manifest(run: Run, names: Mapping[str, str]) -> dict[str, Any]:
         "versions": versions(),
         "machine": machine(),
     }
+
+
+def _maps(run: Run) -> Iterator[RandomMap]:
+    """The random maps that the models of one client use: all clients use the same."""
+    here = [name for name in run.ids if run.finished and name in run.here]
+    waiting: list[Any] = [model.model for model in run.models(here[0]).values()] if here else []
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, RandomMap):
+            yield part
+        elif is_dataclass(part):
+            waiting += [getattr(part, f.name) for f in fields(part)]
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

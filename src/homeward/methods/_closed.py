@@ -5,6 +5,7 @@ Everything is a sum over rows, so no head here knows how the rows were dealt to 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Annotated, Any
@@ -14,6 +15,7 @@ import numpy as np
 from ..core import linalg
 from ..core.algebra import Array, Sum, Tree, namespace
 from ..core.check import as_numpy
+from ..core.errors import FlatFeatures
 from ..core.linalg import EPS, Factor, any_array, double
 from ..core.maps import ACTIVATIONS, RandomMap
 from ..core.method import Method, Round
@@ -259,6 +261,13 @@ class Closed(Method):
 
     def _unsolved(self, server: Tree, normal: Normal) -> Tree:
         """The state where features do not vary: the head is the level of the targets."""
+        if normal.rows > 1 and bool((normal.mean != 0).any()):
+            warnings.warn(
+                "The features do not vary beyond rounding about their mean, so the model answers with the level of the targets. If they "
+                "lie far from 0, scale them: standardised(method).",
+                FlatFeatures,
+                stacklevel=2,
+            )
         xp = namespace(normal.gram)
         honesty = normal.freedom / normal.rows if normal.rows else 1.0
         factor = Factor(xp.eye(normal.gram.shape[0]))

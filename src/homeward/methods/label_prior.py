@@ -104,7 +104,7 @@ class LogPrior(_LabelPrior):
     def tally_tau(self, shared: Tree, data: ClientData, state: Tree, rng: Rng) -> tuple[Tally, Tree]:
         counts, table = class_counts(data), np.zeros(len(TAUS))
         for block, scores in self._unseen(shared, data):
-            prior = _log_prior(counts[None, :] - block.target)
+            prior = log_prior(counts[None, :] - block.target)
             for i, tau in enumerate(TAUS):
                 table[i] += float(losses(data.task, scores + tau * prior, block.y, block.weight).sum())
         return Tally(table), state
@@ -124,10 +124,10 @@ class LogPrior(_LabelPrior):
 
     def personalise(self, shared: Tree, data: ClientData, state: Tree, rng: Rng) -> dict[Slot, Model]:
         tau = float(shared["tau"]) if isinstance(self.tau, str) else float(self.tau)
-        return self.moved(shared, tau * _log_prior(class_counts(data)))
+        return self.moved(shared, tau * log_prior(class_counts(data)))
 
 
-def _log_prior(counts: Array) -> Array:
+def log_prior(counts: Array) -> Array:
     """log((n_c + e) / (n + C e)), of the last axis."""
     xp = namespace(counts)
     total = xp.sum(counts, axis=-1, keepdims=True)
