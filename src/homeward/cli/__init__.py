@@ -6,6 +6,7 @@ Modules here import nothing heavy when they are loaded, so that `--help` is quic
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
 import warnings
@@ -19,20 +20,24 @@ import typer
 from .. import __version__
 from ..core.errors import HomewardError
 from . import data, info, runs
-from ._show import Verb
+from ._show import Verb, Verbs
 
 app = typer.Typer(
     name="homeward",
+    cls=Verbs,
     help="Personalised federated learning: learn together, and each goes home with a model of its own.",
     no_args_is_help=True,
     add_completion=False,
-    suggest_commands=False,  # click does
+    suggest_commands=False,  # Verbs does
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 STOPPED = 130  # what typer makes of Ctrl-C
+TWO_STOPS = re.compile(
+    r"(?<=[\w)\]'\"])\.\.(?=\s|$)"
+)  # where another library's sentence, full stop and all, is quoted in ours
 
 
 def _version(wanted: bool) -> None:
@@ -56,7 +61,7 @@ def demo(context: typer.Context) -> None:
     from .demo import demo as show  # loaded when it is wanted: it draws charts
 
     alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    alone.command("demo", cls=Verb)(show)
+    alone.command("demo", cls=Verb, context_settings={"help_option_names": ["-h", "--help"]})(show)
     code = typer.main.get_command(alone).main(context.args, prog_name="homeward demo", standalone_mode=False)
     raise typer.Exit(code if isinstance(code, int) else 0)
 
@@ -110,7 +115,7 @@ def _answered(error: Exception) -> int:
 
 
 def _complain(message: str) -> None:
-    print(f"Error: {message}", file=sys.stderr)
+    print(f"Error: {TWO_STOPS.sub('.', message)}", file=sys.stderr)
 
 
 def _confess(error: Exception) -> None:

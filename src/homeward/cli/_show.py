@@ -57,7 +57,11 @@ def program() -> str:
     """
     if shutil.which("homeward"):
         return "homeward"
-    candidates = (Path(sys.argv[0]), Path(sys.executable).with_name("homeward"), Path(sys.executable).with_name("homeward.exe"))
+    candidates = (
+        Path(sys.argv[0]),
+        Path(sys.executable).with_name("homeward"),
+        Path(sys.executable).with_name("homeward.exe"),
+    )
     script = next((path for path in candidates if path.stem == "homeward" and path.is_file()), None)
     return "homeward" if script is None else _near(script)
 
@@ -113,7 +117,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str = ""
     cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_header=any(columns))
     for i, name in enumerate(columns):
-        numbers = cells and all(row[i][:1].isdigit() or row[i][:1] in ("", "-", "+") for row in cells)
+        numbers = cells and all(row[i][:1].isdigit() or row[i][:1] in ("", "-", "−", "+") for row in cells)
         shown.add_column(name, justify="right" if numbers else "left", overflow="fold")
     for row in cells:
         shown.add_row(*row)

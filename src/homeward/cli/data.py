@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ._show import Json, Verb, as_json, table
+from ._show import Json, Verb, Verbs, as_json, some, table
 
 if TYPE_CHECKING:
     from ..core.task import Federation
     from ..data.partition import Partition
 
-app = typer.Typer(help="Look at the data of an experiment before anything is learnt.", no_args_is_help=True)
+app = typer.Typer(
+    help="Look at the data of an experiment before anything is learnt.",
+    cls=Verbs,
+    no_args_is_help=True,
+    suggest_commands=False,  # Verbs does
+)
 
 Overrides = Annotated[
     list[str] | None,
@@ -21,6 +27,7 @@ Overrides = Annotated[
 ]
 File = Annotated[Path, typer.Argument(metavar="CONFIG", help="A TOML file with [data] and [partition].")]
 MOST_CLIENTS, WIDEST = 60, 100  # of the label picture
+MOST_ODD = 20  # lines of columns
 SHADES = "·░▒▓█"
 
 
@@ -57,20 +64,45 @@ def split(
 
 @app.command(cls=Verb)
 def inspect(config: File, overrides: Overrides = None, json: Json = False) -> None:
-    """Print how unlike the clients are, and who holds which labels.
+    """Print how unlike the clients are: who holds which labels, and columns that look odd at a client.
 
     CONFIG is a TOML file with [data] and [partition]; KEY=VALUE replaces one of its settings, as partition.alpha=0.5 does.
     """
     from ..config import load
-    from ..data.inspect import label_map, skew
+    from ..data.inspect import constant_columns, held_once, label_map, odd_columns, skew
 
     federation, part = load(config, overrides or ()).federation()
     numbers = {"law": part.law, "hash": part.hash, **skew(part), **_tests(federation)}
+    odd, constant, once = odd_columns(federation), constant_columns(federation), held_once(federation)
     if json:
-        as_json({"skew": numbers, "labels": label_map(part), "sizes": _sizes(part)})
+        columns = {"odd": odd, "constant": constant}
+        as_json(
+            {"skew": numbers, "labels": label_map(part), "sizes": _sizes(part), "columns": columns, "held_once": once}
+        )
         return
     table(["", ""], [[name.replace("_", " "), _short(value)] for name, value in numbers.items()], title="skew")
-    print("\n".join(picture(part)))
+    print("\n".join([*picture(part), *_columns(odd, constant), *_once(once)]))
+
+
+def _columns(odd: Sequence[Mapping[str, Any]], constant: Sequence[int]) -> Iterator[str]:
+    """Columns that a client may have recorded otherwise, and those that say nothing."""
+    yield f"\ncolumns, counted from 0: {len(odd) or 'none'} far from the other clients' by its mean on training rows"
+    for found in odd[:MOST_ODD]:
+        yield (
+            f"column {found['column']} at {found['client']}: mean {found['mean']:.4g}, elsewhere {found['elsewhere']:.4g} (other units?)"
+        )
+    if len(odd) > MOST_ODD:
+        yield f"... and {len(odd) - MOST_ODD} more (--json has all)"
+    if constant:
+        yield f"one value in all training rows: column{'s' * (len(constant) > 1)} {some([str(j) for j in constant], 20)}"
+
+
+def _once(once: Mapping[str, list[str]]) -> Iterator[str]:
+    """Rows that a plain message, which has sums by class, would hold as they are."""
+    if once:
+        yield "\nclasses held once: a plain message, which has sums by class, contains such a row"
+    for client, labels in once.items():
+        yield f"{client}: {some([repr(label) for label in labels]) if labels else 'its only row'}"
 
 
 def _sizes(part: Partition) -> dict[str, int]:

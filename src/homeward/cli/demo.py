@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ._show import Json, Waiting, as_json, table
+from ._show import Json, Waiting, as_json, next_steps, table
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -34,14 +34,6 @@ ABOUT = {
     "fedhip": "afl's model, pulled to each client's rows",
     "apfl": "masked's one model, and a private one for what it leaves",
 }
-SENDS = {
-    "local-ridge": "nothing",
-    "afl": "sums over its rows: of pixels, of their products, and of both by class",
-    "masked": "the same sums, of 1,024 random features",
-    "log-prior": "the same sums, then the misses of ten candidate settings",
-    "fedhip": "what afl sends",
-    "apfl": "what masked sends; the private part stays at home",
-}
 NOTES = (
     "Every method has its default settings. None was tuned to these data, and no held-out row was seen before the final score.",
     "afl and fedhip read the 64 pixels as they are, by default; the others read 1,024 random features of them. Between these two "
@@ -52,6 +44,15 @@ NOTES = (
     "this version.",
 )
 PIXELS, HELD_OUT, LEAST = "digits", 0.3, 30
+
+
+def sends() -> dict[str, str]:
+    """What a client of each method sends."""
+    from ..methods import METHODS
+    from ..study.sent import leaves
+
+    return {name: leaves(METHODS[name](), "pixels") for name in ABOUT}
+
 
 Out = Annotated[Path, typer.Option(help="The folder to write; an earlier run there is replaced.")]
 Clients = Annotated[int, typer.Option(help="Among how many clients the rows are dealt.")]
@@ -210,7 +211,7 @@ def _story(settings: Setup, study: Study, run: Run, dealt: Sequence[Partition]) 
         ),
         focus=FOCUS,
         about=ABOUT,
-        sends=SENDS,
+        sends=sends(),
         labels=label_map(dealt[0]),
         partitions=[_line(r, part) for r, part in enumerate(dealt)],
         facts=facts,
@@ -277,8 +278,9 @@ def _show(study: Study, settings: Setup, run: Run, seconds: float) -> None:
     for sentence in words.sentences(study, FOCUS):
         print(fill(sentence, 100), end="\n\n")
     print("What left each client, in all:")
+    sent = sends()
     for s in study.standings:
-        print(f"  {s.method:<12} {words.human(s.up):>8}  {SENDS[s.method]}")
+        print(f"  {s.method:<12} {words.human(s.up):>8}  {sent[s.method]}")
     print(
         "afl and fedhip read 64 pixels, the others 1,024 random features of them: the features differ as well as the methods."
     )
@@ -290,10 +292,7 @@ def _show(study: Study, settings: Setup, run: Run, seconds: float) -> None:
         "list": "methods, data sets, partition laws",
     }
     print(f"\nThe page: {out}/report.html. A model for each client: {out}/models/. All numbers: {out}/results.jsonl.")
-    wide = max(map(len, following))
-    print(
-        f"{seconds:.0f} s. Next:", *(f"  homeward {verb:<{wide}}  {does}" for verb, does in following.items()), sep="\n"
-    )
+    print(f"{seconds:.0f} s. Next:", *next_steps(following), sep="\n")
 
 
 def _table(standings: Sequence[Standing]) -> tuple[Sequence[str], list[Sequence[str]]]:

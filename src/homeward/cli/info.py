@@ -33,7 +33,8 @@ class What(StrEnum):
 
 
 def list_(
-    what: Annotated[What | None, typer.Argument(help="Left out: everything.")] = None, json: Json = False
+    what: Annotated[What | None, typer.Argument(metavar=f"[{'|'.join(What)}]", help="Left out: everything.")] = None,
+    json: Json = False,
 ) -> None:
     """What there is: methods, data, backbones, partition laws.
 

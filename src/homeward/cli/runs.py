@@ -6,19 +6,18 @@ A run folder holds `config.toml`, everything resolved, by which the rows are fou
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ._show import Json, Verb, Waiting, as_json, note, score, table
+from . import _folder
+from ._show import Json, Verb, Waiting, as_json, next_steps, note, some, table
+from ._told import Told
 
 if TYPE_CHECKING:
-    from ..config import Config
     from ..core.model import Predictor
-    from ..core.task import Federation
     from ..engine.run import Run
 
 Folder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
@@ -49,6 +48,9 @@ def run(
     ],
     overrides: Overrides = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on after the last round that was saved.")] = False,
+    no_control: Annotated[
+        bool, typer.Option("--no-control", help="Do not also train each client alone, to say whether joining helps it.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Learn one method, and keep a model for each client in a folder.
@@ -64,6 +66,7 @@ def run(
     _refuse_to_lose(out)
     with threads(settings.run.threads), Waiting() as notice:
         federation, part = settings.federation()
+        files = {"config.toml": settings.to_toml().encode(), "partition.npz": part.to_bytes()}
         done = fit(
             method,
             federation,
@@ -71,18 +74,21 @@ def run(
             engine=settings.run.engine,
             checkpoint=out,
             resume=resume,
-            files={"config.toml": settings.to_toml().encode(), "partition.npz": part.to_bytes()},
+            files=files,
             keep_messages=settings.run.keep_messages,
             notice=notice,
         )
-        told = Told.of(done)
+        told = Told.beside_alone(done, notice, wanted=not no_control)
+        if told.alone is not None:
+            done.save(out, files={**files, **told.files()})
     seconds = time.perf_counter() - start
     if json:
         as_json({"out": str(out), "seconds": round(seconds, 3), **told.facts})
-    else:
-        print(f"{told.heading}, {seconds:.1f} s")
-        told.show()
-        _show_next(out, done)
+        return
+    print(f"{told.heading}, {seconds:.1f} s")
+    told.show()
+    told.warn()
+    _show_next(out, done)
 
 
 def _refuse_to_lose(out: Path) -> None:
@@ -94,90 +100,6 @@ def _refuse_to_lose(out: Path) -> None:
     if (out / "manifest.json").exists() and read_manifest(out).get("receipts"):
         raise BadSetting(
             f"{out} holds a run that clients joined or left, with the receipts. Name another folder: run.out=..., or delete this one."
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class Told:
-    """What a run comes to, for people and as JSON."""
-
-    run: Run
-    split: str  # test; or without test rows loo (leave-one-out on training rows), or train
-    rows: list[dict[str, Any]]
-
-    @classmethod
-    def of(cls, run: Run) -> Told:
-        """On rows that no model has seen, where there are any."""
-        for split in ("test", "loo"):
-            rows = run.scores(split) if split == "loo" or (run.federation and run.federation.tests) else []
-            if rows:
-                return cls(run, split, rows)
-        return cls(run, "train", run.scores("train"))
-
-    @property
-    def heading(self) -> str:
-        facts = self.run.facts
-        rounds = f"{self.run.progress.done} round{'s' * (self.run.progress.done != 1)}"
-        return f"{facts['method']} on {facts['data'] or 'rows'}, {len(self.run.ids)} clients, {rounds}"
-
-    def values(self, model: str) -> dict[str, float]:
-        """Of each client."""
-        return {row["client"]: row["value"] for row in self.rows if row["model"] == model}
-
-    @property
-    def summary(self) -> list[dict[str, Any]]:
-        """A row for each model: the unweighted mean over clients, and the worst of them."""
-        found = []
-        for model in dict.fromkeys(row["model"] for row in self.rows):
-            values = self.values(model)
-            worst = min(values, key=lambda client: (values[client], client))
-            mean = sum(values.values()) / len(values)
-            found.append({"model": model, "mean": mean, "worst": values[worst], "worst_client": worst})
-        return found
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        return {
-            **self.run.facts,
-            "clients": len(self.run.ids),
-            "split": self.split,
-            "metric": self.rows[0]["metric"] if self.rows else None,
-            "models": self.summary,
-            "traffic": self.run.traffic,
-            "pending": list(self.run.pending),
-        }
-
-    def show(self) -> None:
-        """The table, and in words whom the personal model helps and what was sent."""
-        on = {"test": "test rows", "loo": "training rows, each left out in turn", "train": "the training rows"}[
-            self.split
-        ]
-        metric = self.facts["metric"]
-        if self.rows:
-            columns = ["model", f"mean {metric}", "worst client", ""]
-            cells = (
-                [r["model"], score(metric, r["mean"]), score(metric, r["worst"]), r["worst_client"]]
-                for r in self.summary
-            )
-            table(columns, cells, title=f"{metric} on {on}, mean over clients")
-        if self.split == "train":
-            note("Warning: these rows were learnt from, so the scores flatter. Hold some out: partition.test=0.25")
-        print("\n".join(self._words()))
-
-    def _words(self) -> Iterator[str]:
-        from ..study.words import human
-
-        own, common = self.values("personal"), self.values("global")
-        both = own.keys() & common.keys()
-        if both:
-            better, worse = (sum(sign * (own[c] - common[c]) > 0 for c in both) for sign in (1, -1))
-            yield f"The personal model is better than the global one for {better} of {len(both)} clients, worse for {worse}."
-        loads = self.run.traffic.values()
-        up, down = (max((load[way] for load in loads), default=0) for way in ("up", "down"))
-        yield (
-            f"Each client sent at most {human(up)} and received at most {human(down)}."
-            if up
-            else "Nothing left any client."
         )
 
 
@@ -193,8 +115,7 @@ def _show_next(out: Path, run: Run) -> None:
         f"forget {out} --client {client}": "take a client out again, with a receipt",
         f"join {out} newcomers.toml": "let more clients in",
     }
-    wide = max(map(len, following))
-    print("\nNext:", *(f"  homeward {verb:<{wide}}  {does}" for verb, does in following.items()), sep="\n")
+    print("\nNext:", *next_steps(following), sep="\n")
 
 
 # ---- predict
@@ -212,12 +133,13 @@ def predict(
     """
     from ..core import check
     from ..data.sources import unlabelled
-    from ..engine.store import load_run
 
-    loaded = load_run(folder)
+    loaded = _folder.opened(folder)
+    _folder.known(loaded, client)
     if client in loaded.pending:
-        loaded = _with_rows(loaded, folder)
-    model = loaded.model(client)
+        loaded = _folder.with_rows(loaded, folder)
+    with _folder.in_shell_words(folder, " and try again"):
+        model = loaded.model(client)
     found = {}
     for path in files:
         rows = check.features(unlabelled(str(path)), str(path), width=model.task.dimension)
@@ -259,18 +181,19 @@ def join(
     RUN is a run folder; CONFIG is a TOML file whose [data] and [partition] are the newcomers' rows.
     """
     from ..config import load
-    from ..engine.store import load_run
 
     settings = load(config, overrides or ())
-    with Waiting() as notice:
-        old = _with_rows(load_run(folder, notice=notice), folder)
+    with Waiting() as notice, _folder.in_shell_words(folder, " and try again"):
+        old = _folder.with_rows(_folder.opened(folder, notice), folder)
         newcomers, _ = settings.federation()
         new = old.join(newcomers, scale=scale)
-        files = _files(folder)
-        files[f"joined-{len(_configs(files))}.toml"] = settings.to_toml().encode()
-        new.save(folder, files=files)
-        told = Told.of(new)
-    _show_change(new, told, folder, json)
+        told, files = Told.beside_alone(new, notice), _folder.files(folder)
+        files[f"joined-{len(_folder.configs(files))}.toml"] = settings.to_toml("data", "partition").encode()
+        _save_change(told, folder, files)
+    _show_change(told, folder, json)
+    told.warn(*newcomers.clients)
+    if set(newcomers.clients) & set(told.not_scored):
+        note(f"Note: {config} holds nothing out of these newcomers' rows. To have them scored: partition.test=0.25")
 
 
 def forget(
@@ -286,15 +209,20 @@ def forget(
 
     RUN is a run folder, which is saved without the client; the receipt is printed, and kept in the manifest.
     """
-    from ..engine.store import load_run
-
     sent = None if message is None else _message(message)
-    with Waiting() as notice:
-        old = _with_rows(load_run(folder, notice=notice), folder)
-        new = old.forget(client, message=sent, scale=scale)
-        new.save(folder, files=_files(folder))
-        told = Told.of(new)
-    _show_change(new, told, folder, json)
+    with Waiting() as notice, _folder.in_shell_words(folder, ", or give its message with --message"):
+        old = _folder.opened(folder, notice)
+        _folder.known(old, client)
+        new = _folder.with_rows(old, folder).forget(client, message=sent, scale=scale)
+        told = Told.beside_alone(new, notice)
+        _save_change(told, folder, _folder.without(_folder.files(folder), new.receipts[-1]))
+    _show_change(told, folder, json)
+
+
+def _save_change(told: Told, folder: Path, files: Mapping[str, bytes]) -> None:
+    """Whatever can fail comes before the folder is replaced: what is told of the change is computed here, and only printed later."""
+    assert told.facts["clients"] == len(told.run.ids)
+    told.run.save(folder, files={**files, **told.files()})
 
 
 def _message(path: Path) -> Any:
@@ -309,62 +237,19 @@ def _message(path: Path) -> Any:
     return tuple(value.values()) if facts.get("kind") == "messages" else value
 
 
-def _show_change(run: Run, told: Told, folder: Path, json: bool) -> None:
-    receipt = dict(run.receipts[-1])
+def _show_change(told: Told, folder: Path, json: bool) -> None:
+    receipt, waits = dict(told.run.receipts[-1]), _folder.waiting(told.run, folder)
     if json:
         as_json({"out": str(folder), "receipt": receipt, **told.facts})
-        return
-    table(["receipt", ""], [[key, _shown(value)] for key, value in receipt.items() if value is not None])
-    print(f"Kept in {folder}/manifest.json, under receipts.")
-    if run.pending:
-        note(
-            f"Warning: the models of {len(run.pending)} clients wait until their rows are here: {', '.join(run.pending[:5])}."
-        )
-    elif told.rows:
-        print(f"\n{told.heading}")
-        told.show()
+    else:
+        table(["receipt", ""], [[key, _shown(value)] for key, value in receipt.items() if value])
+        print(f"Kept in {folder}/manifest.json, under receipts.")
+        if told.rows:
+            print(f"\n{told.heading}")
+            told.show()
+    if waits:
+        note(f"Warning: {waits}")
 
 
 def _shown(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-# ---- the folder
-
-
-def _files(folder: Path) -> dict[str, bytes]:
-    """What a run folder holds beside the run."""
-    from ..core.files import read_file
-
-    names = ("config.toml", "partition.npz", *sorted(path.name for path in folder.glob("joined-*.toml")))
-    return {name: read_file(folder / name) for name in names if (folder / name).exists()}
-
-
-def _configs(files: Mapping[str, bytes]) -> list[str]:
-    return [name for name in files if name.endswith(".toml")]
-
-
-def _with_rows(run: Run, folder: Path) -> Run:
-    """The run with its clients' rows at hand, found again through its own settings, and carried on where it waited for them.
-
-    Where they are gone it stays as it is.
-    """
-    from ..config import load
-    from ..core.errors import BadFile, UnknownName
-    from ..engine.store import with_rows
-
-    try:
-        parts = [_of(run, load(folder / name)) for name in _configs(_files(folder))]
-    except (BadFile, UnknownName) as error:
-        note(f"Warning: the rows of this run were not found again. {error}")
-        return run
-    for part in filter(None, parts):
-        run = with_rows(run, part)
-    return run if run.finished or set(run.ids) - set(run.here) else run.resume()
-
-
-def _of(run: Run, settings: Config) -> Federation | None:
-    """The rows that a file of settings leads to, of clients that are in the run."""
-    federation, _ = settings.federation()
-    here = [name for name in federation.clients if name in run.ids]
-    return federation.only(*here) if here else None
+    return some([str(entry) for entry in value]) if isinstance(value, list) else str(value)
