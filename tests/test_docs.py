@@ -41,6 +41,9 @@ def test_the_practitioner_s_commands_run(tmp_path, monkeypatch, capsys):
     np.savetxt(tmp_path / "new.csv", X[:4], delimiter=",")
     (tmp_path / "wards.toml").write_text(config)
     monkeypatch.chdir(tmp_path)
+    newcomers = {"X": X[:60] + 0.1, "y": y[:60], "group": ["ward_9"] * 60}
+    np.savez(tmp_path / "newcomers.npz", **newcomers)
+    (tmp_path / "newcomers.toml").write_text('[data]\nsource = "newcomers.npz"\n[partition]\ntest = 0.25\n')
     assert len(commands) == 5
     for command in commands:
         assert main(command.split()) == 0, f"homeward {command}\n{capsys.readouterr().err}"
