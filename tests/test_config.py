@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homeward.config import Config, load, threads
+from homeward.config import Config, load, remark, threads
 from homeward.core.errors import BadFile, BadSetting, HomewardError
 from homeward.core.method import Standardised
 from homeward.data.sources import Deal
@@ -118,6 +118,35 @@ def test_overrides_make_sections_that_are_not_there(tmp_path: Path) -> None:
     config = load(put("", tmp_path), ["method.name=afl", "partition.law=iid", "partition.clients=3"])
     assert config.method == METHODS["afl"]()
     assert config.partition.settings["clients"] == 3
+
+
+def test_another_method_leaves_aside_what_it_lacks_and_keeps_the_rest(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="afl has no 'gamma', which apfl has. Left aside"):
+        config = load(put(FULL.replace("ridge = 0.01", "ridge = 0.01\ngamma = 1.0"), tmp_path), ["method.name=afl"])
+    assert config.method == METHODS["afl"](ridge=0.01, maps=None)
+
+
+@pytest.mark.parametrize("override", ["method.gamma=1.0", "method.rigde=1.0"])
+def test_what_is_set_beside_the_new_method_must_be_its_own(override: str, tmp_path: Path) -> None:
+    with pytest.raises(BadSetting, match="AFL has no setting"):
+        load(put(FULL, tmp_path), ["method.name=afl", override])
+
+
+def test_a_misspelt_setting_is_not_left_aside_with_the_others(tmp_path: Path) -> None:
+    with pytest.raises(BadSetting, match="AFL has no setting 'rigde'"):
+        load(put(FULL.replace("ridge", "rigde"), tmp_path), ["method.name=afl"])
+
+
+def test_some_sections_alone_are_written_where_they_are_asked_for(tmp_path: Path) -> None:
+    text = load(put(FULL, tmp_path)).to_toml("data", "partition")
+    assert [line for line in text.splitlines() if line.startswith("[")] == ["[data]", "[partition]"]
+
+
+@given(st.text())
+def test_a_remark_changes_nothing(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    path = tmp_path_factory.getbasetemp() / "remark.toml"
+    path.write_text(remark(text) + FULL, encoding="utf-8", newline="")
+    assert load(path).to_toml() == load(put(FULL, path.parent)).to_toml()
 
 
 def test_columns_are_standardised_unless_told_otherwise(tmp_path: Path) -> None:

@@ -30,6 +30,8 @@ _HOME = {
     "grouped": "data.laws",
     "shards": "data.laws",
     "iid": "data.laws",
+    "classes": "data.laws",
+    "shifted": "data.shift",
     "quantity": "data.laws",
     "FederatedClassifier": "estimator",
     "FederatedRegressor": "estimator",
@@ -42,12 +44,14 @@ if TYPE_CHECKING:
     from .core.model import load_model as load_model
     from .core.task import Bounds as Bounds
     from .core.task import Federation as Federation
+    from .data.laws import classes as classes
     from .data.laws import dirichlet as dirichlet
     from .data.laws import grouped as grouped
     from .data.laws import iid as iid
     from .data.laws import quantity as quantity
     from .data.laws import shards as shards
     from .data.partition import Partition as Partition
+    from .data.shift import shifted as shifted
     from .engine.run import Run as Run
     from .engine.run import fit as fit
     from .engine.store import load_run as load_run

@@ -65,6 +65,8 @@ RUN = "[method]\nname='afl'"
 MISTAKES: list[tuple[str, str, Callable[[Path], None]]] = [
     # usage
     ("rnu quick.toml", "No such command 'rnu'. Did you mean 'run'?", nothing),
+    ("xyzzy", "No such command 'xyzzy'. Known: data, demo,", nothing),
+    ("data inspct quick.toml", "No such command 'inspct'. Did you mean 'inspect'?", nothing),
     ("run", "Missing argument 'CONFIG'. See 'homeward run --help'", nothing),
     ("run quick.toml --jsn", "No such option", nothing),
     ("predict runs/first rows.npy", "Missing option '--client'", nothing),
@@ -110,7 +112,13 @@ MISTAKES: list[tuple[str, str, Callable[[Path], None]]] = [
     ("run x.toml", "x.npz has no array 'y'", rows(y=None)),
     ("run x.toml", "'group' is. Rename it", rows(group=None, groups=TWO)),
     ("run x.toml", "x.npz is damaged", both(toml("x.npz", RUN), written("x.npz", b"PK\x03\x04 no zip"))),
-    ("run x.toml", "holds Python objects", rows(y=Y.astype(object))),
+    ("run x.toml", "x.npz: the array 'y' holds Python objects, which are not read. Save it as text or numbers", rows(y=Y.astype(object))),
+    ("run x.toml", "the array 'X' holds Python objects, which are not read. Save it as numbers: X.astype(float)", rows(X=X.astype(object))),
+    ("run x.toml", "x.npz is no .npz file, whatever its name says", both(toml("x.npz", RUN), written("x.npz", "a,b\n1,2\n"))),
+    ("run quick.toml data.source=absent.npz", "absent.npz was looked for. Check the path, and the folder you are in.", nothing),
+    ("run x.toml", "(3 such values in all: 2 in column 0, 1 in column 1)", rows(X=np.where(X < 3, np.nan, X))),
+    ("run x.toml", "[method]: there is no key 'nmae'. Did you mean 'name'?", toml("iris", "[method]\nnmae = 'apfl'")),
+    ("run x.toml", "[data]: there is no key 'sorce'. Did you mean 'source'?", written("x.toml", "[data]\nsorce = 'iris'")),
     ("run x.toml", "x.npz holds X_test but no y_test", rows(X_test=X)),
     ("run x.toml", "iris does not name the client of each row. Add a [partition]", toml("iris", RUN)),
     ("run x.toml", "X, row 3, column 1 is nan", rows(X=np.where(X == 7, np.nan, X))),
@@ -162,6 +170,16 @@ ON_A_RUN = [
     ("predict runs/named --client north bad.csv", "bad.csv, line 2, column 1 is 'x'"),
     ("predict runs/named --client north ragged.csv", "ragged.csv, line 2 has 1 columns"),
     ("predict runs/named --client north empty.csv", "empty.csv has no rows"),
+    (
+        "predict runs/named --client north semi.csv",
+        "semi.csv separates its columns by semicolons (;), but commas are expected",
+    ),
+    (
+        "predict runs/named/models --client north rows.npy",
+        "runs/named/models is no run folder: give the folder above, runs/named.",
+    ),
+    ("predict runs/named/config.toml --client north rows.npy", "is no run folder: give the folder above, runs/named."),
+    ("forget runs/named/models --client north", "is no run folder: give the folder above, runs/named."),
     ("predict runs/named --client north named.toml", "no file of rows"),
     ("predict runs/named --client north noX.npz", "has no array 'X'"),
     ("forget runs/named --client nroth", "Did you mean 'north'?"),
@@ -188,6 +206,7 @@ def one_run(place: Path, call) -> Path:
     (place / "bad.csv").write_text("1,2,3,4\n1,x,3,4\n")
     (place / "ragged.csv").write_text("1,2\n1\n")
     (place / "empty.csv").write_text("a,b\n")
+    (place / "semi.csv").write_text("a;b;c;d\n1,5;2;3;4\n")
     return place
 
 
@@ -207,6 +226,13 @@ def test_a_mistake_of_ours_is_said_to_be_ours_with_the_traceback(
     assert "ZeroDivisionError" in err
     assert "This is a mistake in homeward" in err
     assert "report" in err
+
+
+def test_a_sentence_that_is_quoted_brings_no_second_full_stop(capsys: pytest.CaptureFixture[str]) -> None:
+    homeward.cli._complain("X is no table: the shape was (2,) + inhomogeneous part.. Give rows. In .. and ../x wait...")
+    assert capsys.readouterr().err == (
+        "Error: X is no table: the shape was (2,) + inhomogeneous part. Give rows. In .. and ../x wait...\n"
+    )
 
 
 def test_a_full_disk_is_not_a_bug_and_the_old_run_stays(one_run: Path, call, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,10 +267,11 @@ def test_no_command_is_help(call) -> None:
 
 
 def test_every_verb_has_help(call) -> None:
-    for verb in ("list", "doctor", "run", "predict", "join", "forget", "data split", "data inspect"):
+    for verb in ("demo", "list", "doctor", "run", "predict", "join", "forget", "data split", "data inspect"):
         code, out, _ = call(*verb.split(), "--help")
         assert code == 0
         assert "--json" in out
+        assert "-h, --help" in out
         assert "\\[" not in out
 
 

@@ -32,6 +32,23 @@ def test_inspect_tells_sizes_and_labels(place: Path, call) -> None:
     assert all(name in shown for name in ("north", "south", "west"))
 
 
+def test_inspect_tells_of_odd_columns_and_of_classes_held_once(place: Path, call) -> None:
+    held = dict(np.load("named.npz"))
+    held["X"][held["group"] == "west", 2] += 60
+    held["X"][:, 3] = 5
+    held["y"][0] = 7
+    np.savez("named.npz", **held)
+    out = call("data", "inspect", "named.toml").out
+    assert "column 2 at west: mean " in out
+    assert "(other units?)" in out
+    assert "one value in all training rows: column 3" in out
+    assert "north: '7'" in out
+    told = json.loads(call("data", "inspect", "named.toml", "--json").out)
+    assert [(row["column"], row["client"]) for row in told["columns"]["odd"]] == [(2, "west")]
+    assert told["columns"]["constant"] == [3]
+    assert told["held_once"] == {"north": ["7"]}
+
+
 def test_the_picture_is_blank_where_a_client_has_nothing_and_darkest_where_it_has_most() -> None:
     counts = np.array([[10, 0], [1, 10]])
     owner = np.repeat([0, 1], [10, 11])

@@ -4,13 +4,14 @@ import csv
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 
 import homeward as hw
-from homeward.cli.runs import Told
+from homeward.cli._told import Told
 from homeward.data.partition import Partition
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -44,10 +45,11 @@ def test_a_run_is_what_python_gives(place: Path, call) -> None:
     assert told["models"][0] == {
         "model": "personal",
         "mean": pytest.approx(np.mean(values)),
+        "tenth": pytest.approx(np.quantile(values, 0.1)),
         "worst": min(values),
         "worst_client": told["models"][0]["worst_client"],
     }
-    assert told["partition"] == part.hash
+    assert told["partition"].split()[0] == part.hash
     assert told["traffic"] == run.traffic
 
 
@@ -85,7 +87,7 @@ def test_a_killed_run_goes_on_where_it_was(place: Path, call, monkeypatch: pytes
     with monkeypatch.context() as patch:
         patch.setattr(hw.FedHiP, "solve", killed)
         assert call("run", "quick.toml").code == 1
-    assert not Path("runs/first/results.jsonl").exists()
+    assert not list(Path("runs/first/models").iterdir())
     assert Path("runs/first/config.toml").exists()
     assert call("run", "quick.toml", "--resume").code == 0
     for name in ("global.safetensors", "server.safetensors", "models/c001.safetensors"):
@@ -201,10 +203,16 @@ def test_models_that_wait_for_rows_come_when_these_are_back(place: Path, call) -
     call("run", "named.toml", "run.keep_messages=true")
     Path("named.npz").rename("elsewhere.npz")
     answer = call("forget", "runs/named", "--client", "north")
-    assert "wait until their rows are here: south, west" in answer.err
+    assert "2 of 2 clients wait for their rows: south, west." in answer.err
+    assert "federation=" not in answer.err
     assert call("predict", "runs/named", "--client", "west", "rows.npy").code == 1
     Path("elsewhere.npz").rename("named.npz")
-    assert call("predict", "runs/named", "--client", "west", "rows.npy").code == 0
+    first = call("predict", "runs/named", "--client", "west", "rows.npy")
+    assert first.code == 0
+    assert "runs/named/models were computed anew and kept" in first.err
+    Path("named.npz").unlink()
+    again = call("predict", "runs/named", "--client", "west", "rows.npy")
+    assert (again.out, again.err) == (first.out, "")
 
 
 def test_rows_that_changed_are_refused(place: Path, call) -> None:
@@ -214,6 +222,150 @@ def test_rows_that_changed_are_refused(place: Path, call) -> None:
     code, _, err = call("forget", "runs/named", "--client", "north")
     assert code == 1
     assert "are not those that it joined with" in err
+
+
+def kept(place: str = "runs/named") -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(place, "results.jsonl").read_text().splitlines()]
+
+
+def test_who_joined_can_leave_though_the_others_rows_are_gone(place: Path, call) -> None:
+    call("run", "named.toml", "data.standardise=false")
+    call("join", "runs/named", "newcomer.toml")
+    Path("named.npz").unlink()
+    answer = call("forget", "runs/named", "--client", "east")
+    assert answer.code == 0
+    assert "3 of 3 clients wait for their rows: north, south, west." in answer.err
+    assert {path.stem for path in Path("runs/named/models").iterdir()} == {"north", "south", "west"}
+
+
+def test_without_rows_and_message_a_change_is_refused_in_shell_words(place: Path, call) -> None:
+    call("run", "named.toml")
+    Path("named.npz").unlink()
+    before = {path: path.read_bytes() for path in Path("runs").rglob("*") if path.is_file()}
+    for line in ("forget runs/named --client north", "join runs/named newcomer.toml --scale kep"):
+        answer = call(*line.split())
+        assert answer.code == 1
+        assert "federation=" not in answer.err
+    assert "give its message with --message" in call("forget", "runs/named", "--client", "north").err
+    assert {path: path.read_bytes() for path in Path("runs").rglob("*") if path.is_file()} == before
+
+
+def test_what_cannot_be_told_is_found_out_before_the_folder_changes(
+    place: Path, call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call("run", "named.toml")
+    before = {path: path.read_bytes() for path in Path("runs").rglob("*") if path.is_file()}
+    monkeypatch.setattr("homeward.study.alone.beside", lambda *_: 1 / 0)
+    for line in ("forget runs/named --client north", "join runs/named newcomer.toml"):
+        assert call(*line.split()).code == 2
+    assert {path: path.read_bytes() for path in Path("runs").rglob("*") if path.is_file()} == before
+
+
+def test_the_folder_says_who_left_and_lists_nobodys_rows(place: Path, call) -> None:
+    call("run", "named.toml")
+    assert Path("runs/named/partition.npz").exists()
+    call("forget", "runs/named", "--client", "north")
+    call("forget", "runs/named", "--client", "west")
+    assert not Path("runs/named/partition.npz").exists()
+    first, second, third = Path("runs/named/config.toml").read_text().splitlines()[:3]
+    assert first.startswith("# west left this run on 20")
+    assert second.startswith("# north left this run on 20")
+    assert third == "[data]"
+    code, out, err = call("predict", "runs/named", "--client", "north", "rows.npy")
+    assert (code, out) == (1, "")
+    assert "'north' is not in this run: it was taken out on 20" in err
+    assert "taken out on 20" in call("forget", "runs/named", "--client", "north").err
+
+
+def test_what_joined_is_kept_as_data_and_partition_alone(place: Path, call) -> None:
+    call("run", "named.toml")
+    answer = call("join", "runs/named", "newcomer.toml")
+    text = Path("runs/named/joined-1.toml").read_text()
+    assert [line for line in text.splitlines() if line.startswith("[")] == ["[data]", "[partition]"]
+    assert "holds nothing out" not in answer.err
+
+
+def test_newcomers_that_hold_nothing_out_are_said_to_go_without_a_score(place: Path, call) -> None:
+    call("run", "named.toml")
+    Path("newcomer.toml").write_text('[data]\nsource = "newcomer.npz"\n')
+    answer = call("join", "runs/named", "newcomer.toml")
+    assert "Not scored, for want of test rows: east (30 training rows)." in answer.out
+    assert "newcomer.toml holds nothing out of these newcomers' rows" in answer.err
+
+
+# ---- does joining help
+
+
+def test_a_run_says_of_each_client_whether_joining_helps(place: Path, call) -> None:
+    out = call("run", "named.toml").out
+    for name in ("north", "south", "west"):
+        (line,) = [line for line in out.splitlines() if line.startswith(f" {name} ") and " to " in line]
+        assert line.rstrip().endswith(("helped", "hurt", "cannot tell"))
+    assert "Joining helped" in out
+    assert "not corrected for many clients" in out
+    alone = {row["client"]: row["value"] for row in kept() if row["model"] == "local"}
+    assert call("run", "named.toml", "method.name=local-ridge", "method.maps=none", "run.out=alone").code == 0
+    assert alone == {row["client"]: row["value"] for row in kept("alone")}
+    assert {row["method"] for row in kept() if row["model"] == "local"} == {"local-ridge"}
+
+
+def test_the_same_facts_are_in_json(place: Path, call) -> None:
+    told = json.loads(call("run", "named.toml", "--json").out)
+    clients = told["joining"]["clients"]
+    assert {one["client"] for one in clients} == {"north", "south", "west"}
+    for one in clients:
+        assert one["low"] <= one["difference"] == pytest.approx(one["together"] - one["alone"])
+        assert one["verdict"] in ("helped", "hurt", "cannot tell")
+    assert sum(told["joining"]["counts"].values()) == 3
+    assert told["joining"]["control"]["method"] == "local-ridge"
+    assert told["models"][-1]["model"] == "local"
+    assert told["leaves"].startswith(
+        "the sums and the squares of each column, then sums over its rows: of its 4 columns"
+    )
+
+
+@pytest.mark.parametrize("how", ["--no-control", "method.name=local-ridge"])
+def test_the_control_can_be_left_out(how: str, place: Path, call) -> None:
+    assert json.loads(call("run", "named.toml", "--json", how).out)["joining"] is None
+    assert "Joining helped" not in call("run", "named.toml", how).out
+    assert {row["model"] for row in kept()} <= {"personal", "global"}
+
+
+def test_many_clients_are_not_all_trained_alone(place: Path, call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("homeward.cli._told.MOST_CONTROLLED", 2)
+    out = call("run", "named.toml").out
+    assert "With more than 2 clients they are not also trained alone." in out
+    monkeypatch.setattr("homeward.cli._told.MOST_CONTROLLED", 3)
+    monkeypatch.setattr("homeward.cli._told.MOST_LINES", 1)
+    assert "... and 2 more clients, whom joining helps more: results.jsonl" in call("run", "named.toml").out
+
+
+def test_clients_without_test_rows_and_rows_given_away_are_named(place: Path, call) -> None:
+    held = dict(np.load("named.npz"))
+    group = held["group"].astype("U9")
+    group[0], held["y"][1] = "tiny", 7
+    np.savez("named.npz", **{**held, "group": group})
+    answer = call("run", "named.toml")
+    assert "Not scored, for want of test rows: tiny (1 training row)." in answer.out
+    assert f"tiny has 1 row of '{held['y'][0]}': its message contains that row." in answer.err
+    assert "north has 1 row of '7': its message contains that row." in answer.err
+    assert "What left each client: the sums and the squares of each column, then sums" in answer.out
+    assert "its message contains" not in call("run", "named.toml", "method.name=local-ridge").err
+
+
+def test_a_message_larger_than_the_rows_is_said(place: Path, call) -> None:
+    out = call("run", "named.toml", "method.name=apfl").out
+    assert "For 3 of 3 clients that is more than the rows themselves as numbers" in out
+    assert "fedhip and afl, which read the columns as they are, send less" in out
+
+
+def test_settings_that_another_method_lacks_are_left_aside(place: Path, call) -> None:
+    Path("named.toml").write_text(Path("named.toml").read_text().replace("[run]", "gamma = 1.0\nridge = 0.5\n[run]"))
+    answer = call("run", "named.toml", "method.name=afl")
+    assert answer.code == 0
+    assert "afl has no 'gamma', which fedhip has. Left aside." in answer.err
+    assert json.loads(Path("runs/named/manifest.json").read_text())["method"]["settings"]["ridge"] == 0.5
+    assert "AFL has no setting 'gamma'" in call("run", "named.toml", "method.name=afl", "method.gamma=1").err
 
 
 # ---- the example, and what is shown

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +19,26 @@ def test_json_has_no_number_that_json_has_not(capsys: pytest.CaptureFixture[str]
         {"a": np.array([1.0, -np.inf]), 2: (np.float32(0.5), np.int64(3), None, True, "ü"), "c": float("nan")}
     )
     assert json.loads(capsys.readouterr().out) == {"a": [1.0, None], "2": [0.5, 3, None, True, "ü"], "c": None}
+
+
+@pytest.mark.parametrize(
+    ("on_path", "argv", "said"),
+    [(True, "elsewhere/homeward", "homeward"), (False, "bin/homeward", "bin/homeward"), (False, "-c", "homeward")],
+)
+def test_what_to_type_next_starts_as_the_command_was_started(
+    on_path: bool, argv: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "homeward").touch()
+    monkeypatch.setattr(_show.shutil, "which", lambda name: "/usr/bin/homeward" if on_path else None)
+    monkeypatch.setattr(sys, "argv", [argv])
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python3" / "python"))
+    assert _show.program() == said
+    assert _show.next_steps({"list": "all", "doctor": "health"}) == [
+        f"  {said} list    all",
+        f"  {said} doctor  health",
+    ]
 
 
 def test_a_table_has_all_its_cells(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homeward.data.inspect import label_map, skew
+from homeward.core.task import Federation
+from homeward.data.inspect import constant_columns, held_once, label_map, odd_columns, skew
 from homeward.data.laws import iid, quantity
 from homeward.data.partition import Partition
 
@@ -76,3 +77,63 @@ def test_the_label_map_is_plain_python_and_adds_up() -> None:
     assert json.loads(json.dumps(rows)) == rows
     assert sum(int(row["rows"]) for row in rows) == 60
     assert label_map(iid(np.linspace(0, 1, 9), clients=3)) == []
+
+
+# ---- columns
+
+
+def clinics(**shift: tuple[float, float]) -> Federation:
+    """Six clinics of 50 rows in four columns, the last constant; `shift`: (factor, offset) of column 1 at one of them."""
+    draw = np.random.default_rng(0)
+    names = np.repeat([f"clinic_{k}" for k in range(6)], 50)
+    X = draw.normal(size=(300, 4)) * [1.0, 0.5, 3.0, 0.0] + [0.0, 37.0, 5.0, 1.0]
+    for name, (factor, offset) in shift.items():
+        X[names == name, 1] = X[names == name, 1] * factor + offset
+    return Federation.from_arrays(X, np.arange(300) % 2, names)
+
+
+def test_alike_columns_are_not_odd() -> None:
+    assert odd_columns(clinics()) == []
+
+
+@pytest.mark.parametrize(("factor", "offset"), [(1.8, 32.0), (1000.0, 0.0), (0.001, 0.0)])
+def test_a_column_in_other_units_is_found_at_its_client(factor: float, offset: float) -> None:
+    (found,) = odd_columns(clinics(clinic_3=(factor, offset)))
+    assert (found["column"], found["client"]) == (1, "clinic_3")
+    assert found["mean"] == pytest.approx(37 * factor + offset, rel=0.01)
+    assert found["elsewhere"] == pytest.approx(37, rel=0.01)
+
+
+def test_two_clients_in_other_units_do_not_hide_each_other() -> None:
+    found = odd_columns(clinics(clinic_3=(1.8, 32.0), clinic_4=(1.8, 32.0)))
+    assert [row["client"] for row in found] == ["clinic_3", "clinic_4"]
+
+
+def test_what_only_one_client_sees_now_and_then_is_not_odd() -> None:
+    X = np.zeros((90, 1))
+    X[:3] = 1.0
+    assert odd_columns(Federation.from_arrays(X, np.arange(90) % 2, np.repeat(["a", "b", "c"], 30))) == []
+
+
+def test_one_client_has_nothing_to_be_measured_by() -> None:
+    assert odd_columns(Federation.from_arrays([[1.0], [2.0]], [0, 1])) == []
+
+
+def test_a_column_of_one_value_is_found() -> None:
+    assert constant_columns(clinics()) == [3]
+
+
+def test_a_client_without_rows_stops_nobody() -> None:
+    fed = clinics(clinic_3=(1.8, 32.0))
+    empty = fed.clients["clinic_0"].rows([])
+    fed = Federation(fed.task, {**fed.clients, "clinic_0": empty})
+    assert len(odd_columns(fed)) == 1
+    assert constant_columns(fed) == [3]
+    assert "clinic_0" not in held_once(fed)
+
+
+def test_rows_of_weight_zero_hold_no_class() -> None:
+    y, groups = ["x", "x", "y", "z"], ["a", "a", "a", "b"]
+    assert held_once(Federation.from_arrays(np.eye(4), y, groups)) == {"a": ["y"], "b": ["z"]}
+    assert held_once(Federation.from_arrays(np.eye(4), y, groups, weights=[1, 0, 1, 0])) == {"a": ["x", "y"]}
+    assert held_once(Federation.from_arrays(np.eye(4), np.ones(4), groups, task="real")) == {"b": []}

@@ -179,3 +179,28 @@ def test_receipts_lead_from_one_to_the_next():
         assert first["rows"] == [toy().clients["a"].hash] == third["rows"]
         assert ("b" in first["asked_again"]) == (len(method.plan()) > 1)
         assert "forgotten" in first["proves"] and "forgotten" not in third["proves"]
+
+
+def test_another_client_s_message_does_not_take_this_one_out():
+    run = hw.fit(hw.AFL(), toy(), keep_messages=True)
+    with pytest.raises(BadData, match="not the one that 'a' sent"):
+        run.forget("a", message=run.carrier.messages["b"])
+
+
+def test_a_join_keeps_to_the_number_of_clients_that_was_declared(tmp_path):
+    data = [toy().clients[name] for name in "abc"]
+    x, y = np.concatenate([d.x for d in data]), np.concatenate([d.y for d in data])
+    names = np.repeat(["a", "b", "c"], [d.n for d in data])
+    here = names != "c"
+    federation = hw.Federation.from_arrays(
+        x[here], y[here], names[here], declare=hw.Bounds(clients=2), classes=[0, 1, 2]
+    )
+    hw.fit(hw.AFL(), federation).save(tmp_path / "run")
+    with pytest.raises(BadData, match="declared at most 2"):
+        hw.load_run(tmp_path / "run").join(toy().only("c"))
+
+
+def test_a_leaver_s_rows_of_results_leave_too(tmp_path):
+    hw.fit(hw.LogPrior(maps=8), toy().holdout(0.3), keep_messages=True).save(tmp_path / "run")
+    hw.load_run(tmp_path / "run").forget("b").save(tmp_path / "left")
+    assert '"client": "b"' not in (tmp_path / "left" / "results.jsonl").read_text()

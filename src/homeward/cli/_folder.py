@@ -87,18 +87,24 @@ def with_rows(run: Run, folder: Path) -> Run:
 
     Where they are gone it stays as it is.
     """
-    from ..config import load
-    from ..core.errors import BadFile, UnknownName
     from ..engine.store import with_rows
 
-    try:
-        parts = [_of(run, load(folder / name)) for name in configs(files(folder))]
-    except (BadFile, UnknownName) as error:
-        note(f"Warning: the rows of this run were not found again. {error}")
-        return run
-    for part in filter(None, parts):
-        run = with_rows(run, part)
+    for name in configs(files(folder)):
+        part = _found(run, folder / name)
+        run = run if part is None else with_rows(run, part)
     return run if run.finished or set(run.ids) - set(run.here) else run.resume()
+
+
+def _found(run: Run, settings: Path) -> Federation | None:
+    """The rows that a file of settings leads to, of clients that are in the run; None where they are gone."""
+    from ..config import load
+    from ..core.errors import BadFile, UnknownName
+
+    try:
+        return _of(run, load(settings))
+    except (BadFile, UnknownName) as error:
+        note(f"Warning: the rows of {settings} were not found again. {error}")
+        return None
 
 
 def _of(run: Run, settings: Config) -> Federation | None:
@@ -133,9 +139,24 @@ def waiting(run: Run, folder: Path) -> str:
     """Who waits for rows after a change, and what to do; "" where nobody does."""
     if not run.pending:
         return ""
-    joined = "" if not list(folder.glob("joined-*.toml")) else " (and the joined-N.toml beside it)"
+    joined = " and the joined-N.toml beside it" if list(folder.glob("joined-*.toml")) else ""
     return (
-        f"{len(run.pending)} of {len(run.ids)} clients wait for their rows: {some(run.pending)}. Until then their models are as they were "
-        f"before this change. Put their rows back where {_points(folder)}{joined} and run `{program()} predict {folder} --client "
-        f"{run.pending[0]} ROWS`."
+        f"{len(run.pending)} of {len(run.ids)} clients wait for their rows: {some(run.pending)}. Until then the models they have are those "
+        f"of before this change. Put their rows back where {_points(folder)}{joined}, and run `{program()} predict {folder} --client "
+        f"{run.pending[0]} ROWS`: that renews all models, and keeps them."
     )
+
+
+def renewed(run: Run, folder: Path) -> Run:
+    """The run with the models that waited computed anew, and kept in the folder where nobody waits any more."""
+    from ..core.errors import HomewardError
+
+    new = with_rows(run, folder)
+    if new.pending:
+        return new
+    try:
+        new.save(folder, files=files(folder))
+        note(f"The models in {folder}/models were computed anew and kept.")
+    except HomewardError as error:  # a folder that may only be read still answers
+        note(f"Warning: the models were computed anew, but not kept. {error}")
+    return new

@@ -86,7 +86,7 @@ def inspect(config: File, overrides: Overrides = None, json: Json = False) -> No
 
 def _columns(odd: Sequence[Mapping[str, Any]], constant: Sequence[int]) -> Iterator[str]:
     """Columns that a client may have recorded otherwise, and those that say nothing."""
-    yield f"\ncolumns, counted from 0: {len(odd) or 'none'} far from the other clients' by its mean on training rows"
+    yield f"\ncolumns, counted from 0, whose mean at a client is far from the others' (training rows): {len(odd) or 'none'}"
     for found in odd[:MOST_ODD]:
         yield (
             f"column {found['column']} at {found['client']}: mean {found['mean']:.4g}, elsewhere {found['elsewhere']:.4g} (other units?)"

@@ -137,7 +137,7 @@ def predict(
     loaded = _folder.opened(folder)
     _folder.known(loaded, client)
     if client in loaded.pending:
-        loaded = _folder.with_rows(loaded, folder)
+        loaded = _folder.renewed(loaded, folder)
     with _folder.in_shell_words(folder, " and try again"):
         model = loaded.model(client)
     found = {}
@@ -209,7 +209,7 @@ def forget(
 
     RUN is a run folder, which is saved without the client; the receipt is printed, and kept in the manifest.
     """
-    sent = None if message is None else _message(message)
+    sent = None if message is None else _message(message, client)
     with Waiting() as notice, _folder.in_shell_words(folder, ", or give its message with --message"):
         old = _folder.opened(folder, notice)
         _folder.known(old, client)
@@ -225,15 +225,18 @@ def _save_change(told: Told, folder: Path, files: Mapping[str, bytes]) -> None:
     told.run.save(folder, files={**files, **told.files()})
 
 
-def _message(path: Path) -> Any:
+def _message(path: Path, client: str) -> Any:
     """A message, or those of several rounds as a run keeps them."""
     from ..core import wire
+    from ..core.errors import BadData
     from ..core.files import read_file
     from ..methods import METHODS
 
     for name in METHODS:  # their types of message are known once they are loaded
         METHODS[name]
     value, facts = wire.from_bytes(read_file(path), str(path))
+    if facts.get("client", client) != client:
+        raise BadData(f"{path} is what '{facts['client']}' sent, not '{client}'. Give the leaver's own message.")
     return tuple(value.values()) if facts.get("kind") == "messages" else value
 
 

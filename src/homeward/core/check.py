@@ -133,7 +133,7 @@ def _worst_columns(bad: NDArray[Any]) -> str:
         return ""
     most = sorted(zip((-counts).tolist(), columns.tolist(), strict=True))[:3]
     named = ", ".join(f"{-count} in column {at}" for count, at in most)
-    return f": {named}" + (f", the others in {len(columns) - 3} more columns" if len(columns) > 3 else "")
+    return f": {named}" + (f", and more in {len(columns) - 3} other column(s)" if len(columns) > 3 else "")
 
 
 def same_length(n: int, other: Any, where: str) -> None:

@@ -201,7 +201,7 @@ def _array(loaded: Any, name: str, path: Path) -> NDArray[Any]:
 
 def _read(path: Path) -> bytes:
     """The bytes of a file; of one that is not there the place that was looked at."""
-    if not path.exists():
+    if not path.exists() and not path.is_absolute():
         raise BadFile(
             f"{path} does not exist: {path.absolute()} was looked for. Check the path, and the folder you are in."
         )

@@ -211,7 +211,7 @@ def _settled(
         frozenset(ids),
         run.receipts,
         run.origin,
-        noted=run.noted,
+        noted=tuple(row for row in run.noted if row["client"] in ids),
     )
     return new.resume() if new.finished or not set(ids) - here else new
 
