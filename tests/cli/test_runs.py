@@ -386,3 +386,11 @@ def test_the_summary_is_the_mean_over_clients_and_the_worst_of_them(toy: hw.Fede
         values = [r["value"] for r in told.rows if r["model"] == row["model"]]
         assert row["mean"] == pytest.approx(np.mean(values))
         assert row["worst"] == min(values)
+
+
+def test_another_client_s_message_is_refused_and_changes_nothing(place: Path, call) -> None:
+    call("run", "named.toml", "run.keep_messages=true", "data.standardise=false")
+    before = sorted(p.read_bytes() for p in Path("runs/named").rglob("*") if p.is_file())
+    answer = call("forget", "runs/named", "--client", "north", "--message", "runs/named/messages/south.safetensors")
+    assert answer.code == 1 and "is what 'south' sent, not 'north'" in answer.err
+    assert sorted(p.read_bytes() for p in Path("runs/named").rglob("*") if p.is_file()) == before
