@@ -81,9 +81,7 @@ def apfl_fit(
     method = hw.APFL(ridge=10.0, maps=d, joint=True)
 
     def fit() -> None:
-        run = hw.fit(method, federation)
-        for client in run.ids:
-            run.models(client)
+        hw.fit(method, federation).compute()
 
     full, operations = product(np.float64)
     (before,), taken, (after,) = seconds(full), _timed(fit), seconds(full)

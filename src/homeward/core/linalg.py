@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import array_api_compat
 import numpy as np
 import scipy.linalg
-from scipy.linalg import blas, lapack
+from scipy.linalg import lapack
 
 from .algebra import Array, namespace
 from .errors import Singular
@@ -43,16 +43,12 @@ class _SciPy:
     """float32 or float64 NumPy arrays. Symmetric results are filled on both sides, except inside `pack`."""
 
     def gram(self, x: Array) -> Array:
-        return self._lower_gram(x).T  # column-major lower is row-major upper
+        return (
+            x.T @ x
+        )  # NumPy sees that both are the same and multiplies every pair once, without holding the interpreter
 
     def symmetric(self, x: Array) -> Array:
-        return _mirrored(self._lower_gram(x))
-
-    def _lower_gram(self, x: Array) -> Array:
-        syrk = blas.ssyrk if x.dtype == np.float32 else blas.dsyrk
-        if x.flags.f_contiguous:
-            return syrk(1.0, x, trans=1, lower=1)
-        return syrk(1.0, np.ascontiguousarray(x).T, lower=1)
+        return self.gram(x)
 
     def pack(self, a: Array) -> Array:
         trttp = lapack.strttp if a.dtype == np.float32 else lapack.dtrttp
@@ -73,11 +69,11 @@ class _SciPy:
         return scipy.linalg.solve_triangular(low, b, lower=True, trans="T" if transposed else "N", check_finite=False)
 
     def eigh(self, a: Array) -> tuple[Array, Array]:
-        values, vectors = scipy.linalg.eigh(a, driver="evd", check_finite=False)
+        values, vectors = np.linalg.eigh(a)
         return values, vectors
 
     def eigvalsh(self, a: Array) -> Array:
-        return scipy.linalg.eigvalsh(a, check_finite=False)
+        return np.linalg.eigvalsh(a)
 
 
 def _mirrored(low: Array) -> Array:

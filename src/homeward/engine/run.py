@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -21,6 +21,7 @@ from ..core.task import ClientData, Federation, Task
 from ..methods import name_of
 from .carry import Progress, begun, carry, over
 from .inprocess import InProcess, Notice, Traffic, nobody_listens
+from .threads import side_by_side
 
 ENGINES = ("inprocess", "loop")
 
@@ -200,13 +201,30 @@ class Run:
                 "Load the run with federation=... that holds them."
             )
         if client in self.here:
-            found = self.carrier.models(self.shared, client, self.seed)
-            self._cache[client] = {
-                slot: Predictor(model, self.task, client, slot.model) for slot, model in found.items()
-            }
+            self._compute([client])
         else:
             self._cache[client] = self.stored[client]()
         return self._cache[client]
+
+    def compute(self) -> None:
+        """All models that can be had now: they are computed when asked for anyway, but one by one."""
+        if self.finished:
+            self._compute([name for name in self.ids if name in self.here])
+
+    def _compute(self, clients: Sequence[str]) -> None:
+        """Models of clients whose rows are here: several at once, each with one thread of linear algebra, so that the numbers do not
+        depend on who else is computed."""
+        missing, shared = [client for client in clients if client not in self._cache], self.shared
+
+        def computed(client: str) -> dict[Slot, Predictor]:
+            found = self.carrier.models(shared, client, self.seed)
+            return {slot: Predictor(model, self.task, client, slot.model) for slot, model in found.items()}
+
+        with side_by_side(len(self.ids)) as each:
+            for number, (client, models) in enumerate(zip(missing, each(computed, missing), strict=True)):
+                self._cache[client] = models
+                if len(missing) > 1:
+                    self.carrier.notice("models", number + 1, len(missing))
 
     @cached_property
     def _cache(self) -> dict[str, Mapping[Slot, Predictor]]:
@@ -236,6 +254,7 @@ class Run:
 
         split: one of test, val, train, or loo (leave-one-out on training rows, where the method has it: see its `estimate`).
         """
+        self.compute()
         splits = [split] if split else [s for s in ("val", "test") if self._rows_of(s)] or ["train"]
         scored = [row for s in splits for name in self.ids if name in self.here for row in self._score(name, s)]
         return scored + [dict(row) for row in self._noted() if split in (None, row["split"])]

@@ -29,6 +29,7 @@ from ..methods import METHODS, name_of
 from .carry import Progress
 from .inprocess import InProcess, Notice, nobody_listens
 from .run import Run
+from .threads import blas_threads
 
 
 def file_names(ids: Iterable[str]) -> dict[str, str]:
@@ -108,9 +109,10 @@ def _write_state(run: Run, names: Mapping[str, str], folder: Path) -> None:
 
 
 def _write_models(run: Run, names: Mapping[str, str], folder: Path) -> None:
-    for number, client in enumerate(run.ids):
-        run.carrier.notice("models", number, len(run.ids))
-        if client in run.pending:
+    waiting = set(run.pending)
+    run.compute()
+    for client in run.ids:
+        if client in waiting:
             continue
         for i, model in enumerate(run.models(client).values()):
             if i == 0:
@@ -153,13 +155,6 @@ def machine() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "threads": blas_threads(),
     }
-
-
-def blas_threads() -> int:
-    """Threads that the linear algebra may use now."""
-    from threadpoolctl import threadpool_info
-
-    return max((int(pool["num_threads"]) for pool in threadpool_info() if pool["user_api"] == "blas"), default=1)
 
 
 def described_method(method: Method) -> dict[str, Any]:
