@@ -127,11 +127,19 @@ def test_a_run_and_a_federation_are_shown_in_a_line():
     [hw.APFL(maps=8, joint=True), hw.FedHiP(form="weighted"), hw.LogPrior(maps=8), hw.standardised(hw.APFL(maps=8))],
     ids=str,
 )
-def test_a_run_on_tensors_comes_back_on_tensors(tmp_path, method):
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_run_on_tensors_comes_back_on_tensors(tmp_path, method, device):
     torch = pytest.importorskip("torch", reason="torch is not installed")
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no GPU here")
     plain = toy()
     rows = {
-        n: type(d)(plain.task, torch.tensor(d.x), torch.tensor(d.y), torch.tensor(d.weight))
+        n: type(d)(
+            plain.task,
+            torch.tensor(d.x, device=device),
+            torch.tensor(d.y, device=device),
+            torch.tensor(d.weight, device=device),
+        )
         for n, d in plain.clients.items()
     }
     federation = hw.Federation(plain.task, rows)

@@ -270,7 +270,7 @@ class Closed(Method):
             )
         xp = namespace(normal.gram)
         honesty = normal.freedom / normal.rows if normal.rows else 1.0
-        factor = Factor(xp.eye(normal.gram.shape[0]))
+        factor = Factor(any_array(np.eye(normal.gram.shape[0]), like=normal.gram))
         return self._settled(server, normal.centre, xp.zeros_like(normal.cross), 0.0, honesty, factor)
 
     def _by_rule(self, server: Tree, normal: Normal, task: Task) -> Tree:

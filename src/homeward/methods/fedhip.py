@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated
 
+import numpy as np
+
 from ..core import linalg
 from ..core.algebra import Array, Tree, namespace
 from ..core.errors import BadSetting
-from ..core.linalg import Factor
+from ..core.linalg import Factor, any_array
 from ..core.method import Slot
 from ..core.model import Linear, Model
 from ..core.rng import Rng
@@ -107,7 +109,7 @@ class FedHiP(Closed):
         head = self.head(shared)
         halves = self.halving(shared)
         columns = self.width(shared) + int(self.intercept)
-        read = own_rows(data, lambda x: halves(x, namespace(x).ones(len(x))), columns, head.scores, no_halves)
+        read = own_rows(data, lambda x: halves(x, any_array(np.ones(len(x)), like=x)), columns, head.scores, no_halves)
         path = Path.of(read, data.n, columns)
         mu = 0.0 if path is None else self._mu(path)
         if path is None or mu == 0.0:
