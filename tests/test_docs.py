@@ -47,3 +47,21 @@ def test_the_practitioner_s_commands_run(tmp_path, monkeypatch, capsys):
     assert len(commands) == 5
     for command in commands:
         assert main(command.split()) == 0, f"homeward {command}\n{capsys.readouterr().err}"
+
+
+def test_links_between_pages_lead_somewhere():
+    import re
+
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+?)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"
+
+
+def test_the_pages_build(tmp_path):
+    import subprocess
+    import sys
+
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "site" / "index.html").exists()

@@ -179,3 +179,10 @@ def test_the_table_in_the_readme_is_what_the_demo_makes(tmp_path: Path) -> None:
         for name, a, b in zip(made[0], theirs, ours, strict=True):
             assert numbers(a) == pytest.approx(numbers(b), abs=1.5), (ours[0], name, a, b)
             assert re.sub(r"[\d.+−-]", "", a) == re.sub(r"[\d.+−-]", "", b), (ours[0], name, a, b)
+
+
+def test_more_clients_than_digits_can_feed_is_an_error(tmp_path, capsys) -> None:
+    from homeward.cli import main
+
+    assert main(["demo", "--clients", "1000", "--out", str(tmp_path / "demo")]) == 1
+    assert "rows" in capsys.readouterr().err and not (tmp_path / "demo").exists()

@@ -68,9 +68,11 @@ class Tree(Mapping[str, Any]):
 
     @property
     def names(self) -> tuple[str, ...]:
+        """The names, sorted."""
         return tuple(self._entries)
 
     def map(self, change: Callable[[Any], Any]) -> Tree:
+        """Every entry changed, under its name."""
         return Tree({name: change(v) for name, v in self.items()})
 
     def _paired(self, other: Tree, combine: Callable[[Any, Any], Any]) -> Tree:
@@ -106,12 +108,14 @@ class Tree(Mapping[str, Any]):
         return sum(products.values())
 
     def only(self, *names: str) -> Tree:
+        """These entries alone."""
         for name in names:
             if name not in self._entries:
                 raise UnknownName(f"A Tree of {sorted(self)} has no '{name}'. {nearest(name, self)}")
         return Tree({name: self[name] for name in names})
 
     def without(self, *names: str) -> Tree:
+        """All entries but these."""
         return Tree({name: v for name, v in self.items() if name not in names})
 
 

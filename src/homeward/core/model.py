@@ -119,6 +119,7 @@ class Predictor:
         return write_file(path, self.to_bytes())
 
     def to_bytes(self) -> bytes:
+        """The content of that file."""
         shape, found = _taken_apart(self.model, "m")
         facts = {
             "kind": "model",

@@ -46,6 +46,7 @@ class InProcess:
     notice: Notice = nobody_listens
 
     def total(self, step: Round, shared: State, where: Address) -> Message:
+        """Every client's answer to a round, added in the order of their ids; states and bytes are noted once all have answered."""
         states, start = dict(self.states), time.perf_counter()  # states are kept only when all have answered
         sent = Traffic()
         apart: dict[str, Message] = {}
@@ -110,6 +111,7 @@ class InProcess:
             known.pop(client, None)
 
     def models(self, shared: State, client: str, seed: int) -> Mapping[Slot, Model]:
+        """A client's models, computed now from its own rows and state."""
         down, data = received(shared, client), self.data[client]
         state = self.states[client] if client in self.states else self.method.begin(down, data, rng_for(seed, "init"))
         return self.method.personalise(down, data, state, rng_for(seed, "personalise", client))

@@ -59,6 +59,7 @@ class Moments(Sum):
 
     @classmethod
     def of(cls, data: ClientData, features: RandomMap | None, width: int) -> Moments:
+        """Of a client's rows through a random map, or as they are; added block by block."""
         total: Moments | None = None
         for block in present(data, width):
             part = cls._of_block(double(block.x if features is None else features(block.x)), block.target, block.weight)
@@ -110,6 +111,7 @@ class Normal:
 
     @classmethod
     def of(cls, total: Moments, intercept: bool) -> Normal:
+        """From everybody's sums."""
         xp = namespace(total.cross)
         gram = linalg.unpack(total.gram)
         rows, weight = float(total.rows), float(total.weight)
@@ -237,6 +239,7 @@ class Closed(Method):
         return RandomMap(int(shared["map_seed"]), "primary", int(shared["inputs"]), self.maps, self.activation)
 
     def width(self, shared: Tree) -> int:
+        """f, the number of features of the global head."""
         return int(shared["inputs"]) if self.maps is None else self.maps
 
     def features(self, shared: Tree, x: Array) -> Array:
@@ -246,9 +249,11 @@ class Closed(Method):
 
     # the rounds
     def summarise(self, shared: Tree, data: ClientData, state: Tree, rng: Rng) -> tuple[Moments, Tree]:
+        """Client: the sums over its rows."""
         return Moments.of(data, self.map_of(shared), self.width(shared)), state
 
     def solve(self, server: Tree, total: Moments, task: Task, rng: Rng) -> Tree:
+        """Server: the head from everybody's sums; under `ridge="loo"` the path from which the next round chooses."""
         normal = Normal.of(total, self.intercept)
         if normal.flat:
             return self._unsolved(server, normal)
@@ -326,6 +331,7 @@ class Closed(Method):
         return block.target - (block.target - fit) / xp.clip(1.0 - share, min=1e-12)[:, None]
 
     def choose_ridge(self, server: Tree, total: Tally, task: Task, rng: Rng) -> Tree:
+        """Server: the head at the ridge of least loss."""
         if "path" not in server:
             return server
         path = server["path"]
@@ -340,6 +346,7 @@ class Closed(Method):
 
     # what clients do with the head
     def head(self, shared: Tree) -> Linear:
+        """The model for everybody."""
         return Linear(shared["weights"], shared["intercept"], self.map_of(shared))
 
     def stranger(self, shared: Tree) -> Model | None:

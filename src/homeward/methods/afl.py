@@ -32,6 +32,7 @@ class AFL(Closed):
 
     @classmethod
     def paper(cls) -> Self:
+        """The paper's settings: the temporary ridge is removed again, so ρ = 0; no intercept."""
         return cls(ridge=0.0, intercept=False)
 
     def personalise(self, shared: Tree, data: ClientData, state: Tree, rng: Rng) -> dict[Slot, Model]:

@@ -74,6 +74,7 @@ class APFL(Closed):
 
     @classmethod
     def paper(cls) -> Self:
+        """The paper's settings on CIFAR-100: ρ = 0.01, γ = 1, a = 0.5; no intercept."""
         return cls(ridge=0.01, gamma=1.0, balance=0.5, intercept=False)
 
     @property
@@ -89,6 +90,7 @@ class APFL(Closed):
         return [*super().plan(), *shares]
 
     def refine_map(self, shared: Tree) -> RandomMap | None:
+        """The second map, drawn apart from the first; None where there is no first."""
         first = self.map_of(shared)
         if first is None:
             return None
