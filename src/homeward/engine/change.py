@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..core import wire
-from ..core.algebra import Message, arrays
+from ..core.algebra import Message, Sum, arrays
 from ..core.errors import BadData, BadSetting, NotSubtractable, Pending, UnknownClient, nearest
 from ..core.method import Round, Standardised, State
 from ..core.task import Federation
@@ -38,6 +38,9 @@ def join(run: Run, federation: Federation, scale: str = "again") -> Run:
     clash = sorted(set(newcomers.clients) & set(run.ids))
     if clash:
         raise BadData(f"Client '{clash[0]}' is in this run already. Forget it first, or let it join under another id.")
+    ids, most = tuple(sorted({*run.ids, *newcomers.clients})), run.task.declared.clients
+    if most is not None and len(ids) > most:
+        raise BadData(f"{len(ids)} clients with the newcomers, but the federation declared at most {most}.")
     together = newcomers if run.federation is None else run.federation.joined(newcomers)
     carrier = run.carrier.knowing(together.clients)
     alone = replace(carrier, data=newcomers.clients)
@@ -47,10 +50,6 @@ def join(run: Run, federation: Federation, scale: str = "again") -> Run:
 
     at = _mended(run, scale, added)
     carrier.states, carrier.traffic = alone.states, alone.traffic
-    ids = tuple(sorted({*run.ids, *newcomers.clients}))
-    most = run.task.declared.clients
-    if most is not None and len(ids) > most:
-        raise BadData(f"{len(ids)} clients with the newcomers, but the federation declared at most {most}.")
     return _with_receipt(run, _settled(run, at, ids, together, carrier), "join", list(newcomers.clients), scale)
 
 
@@ -89,8 +88,12 @@ def forget(run: Run, client: str, federation: Federation | None, message: Any, s
 
 def digits_lost(old: Any, new: Any) -> float:
     """How much larger the old total is than what a subtraction left of it: its rounding is that much worse."""
-    before, after = (getattr(total, "scale", lambda: None)() for total in (old, new))
-    return before / after if before and after and after > 0 else 1.0 if before is None or not before else float("inf")
+    if not isinstance(old, Sum):
+        return 1.0
+    before, after = old.scale(), new.scale()
+    if not before:
+        return 1.0
+    return before / after if after > 0 else float("inf")
 
 
 def _a_federation(value: Any) -> Federation:
@@ -125,22 +128,14 @@ def _sender(
     run: Run, client: str, known: Federation | None, message: Any
 ) -> Callable[[Round, State, Address], Message]:
     """Where a leaver's message comes from."""
-    kept = (
-        message
-        if isinstance(message, tuple)
-        else (message,)
-        if message is not None
-        else run.carrier.messages.get(client, ())
-    )
-    known_to_run = run.carrier.messages.get(client)
-    if (
-        message is not None
-        and known_to_run
-        and [wire.to_bytes(m) for m in kept] != [wire.to_bytes(m) for m in known_to_run]
-    ):
-        raise BadData(
-            f"The message given is not the one that '{client}' sent in this run. Give its own, or leave it out: the run kept it."
-        )
+    noted = run.carrier.messages.get(client, ())
+    kept = noted
+    if message is not None:
+        kept = message if isinstance(message, tuple) else (message,)
+        if noted and [wire.to_bytes(m) for m in kept] != [wire.to_bytes(m) for m in noted]:
+            raise BadData(
+                f"The message given is not the one that '{client}' sent in this run. Give its own, or leave it out: the run kept it."
+            )
     names = [step.name for step in run.method.plan()]
 
     def sent(step: Round, shared: State, where: Address) -> Message:

@@ -27,6 +27,7 @@ from ..core.model import Predictor, load_model
 from ..core.task import Bounds, Federation, Task
 from ..methods import METHODS, name_of
 from .carry import Progress
+from .change import known_rows
 from .inprocess import InProcess, Notice, nobody_listens
 from .run import Run
 from .threads import blas_threads
@@ -276,10 +277,7 @@ def _loaded(
 
 def with_rows(run: Run, federation: Federation) -> Run:
     """The run with rows of its clients at hand; others in the federation are left aside."""
-    from .change import known_rows
-
-    rows = known_rows(run, federation)
-    return run.at_hand(rows)
+    return run.at_hand(known_rows(run, federation))
 
 
 def _read_lines(path: Path) -> tuple[Mapping[str, Any], ...]:
