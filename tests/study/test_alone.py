@@ -51,3 +51,15 @@ def test_numbers_have_no_hits_to_count() -> None:
     found = beside(run, fitted_alone(run))
     assert {one.paired for one in found} == {None}
     assert counts(found) == {}
+
+
+def test_all_clients_rows_as_one_tell_what_each_alone_cannot() -> None:
+    from homeward.study.alone import Beside, together
+    from homeward.study.paired import paired
+
+    one = paired([1, 1, 1, 1, 0], [0, 0, 1, 1, 0])
+    found = [Beside(f"c{i}", 10, 5, 0.4, 0.8, None, one) for i in range(6)]
+    whole = together(found)
+    assert one.verdict == "cannot tell" and whole is not None and whole.verdict == "helped"
+    assert (whole.rows, whole.gained, whole.lost) == (30, 12, 0) and whole.difference == one.difference
+    assert whole.low > one.low and together([]) is None

@@ -12,6 +12,7 @@ from ._show import note, score, some, table
 if TYPE_CHECKING:
     from ..engine.run import Run
     from ..study.alone import Beside
+    from ..study.paired import Paired
     from ._show import Waiting
 
 MOST_CONTROLLED = 300  # clients that are also trained alone, unasked
@@ -163,13 +164,19 @@ class Told:
 
     def _joining(self) -> dict[str, Any] | None:
         """Alone against together; None where clients were not also trained alone."""
-        from ..study.alone import counts
+        from ..study.alone import counts, together
 
         if self.alone is None:
             return None
         facts = self.alone.facts
         control = {"method": facts["method"], "settings": facts["settings"]}
-        return {"control": control, "counts": counts(self.beside), "clients": [_as_facts(one) for one in self.beside]}
+        clients = [_as_facts(one) for one in self.beside]
+        return {
+            "control": control,
+            "counts": counts(self.beside),
+            "all": _proof(together(self.beside)),
+            "clients": clients,
+        }
 
     # words
     def show(self) -> None:
@@ -245,20 +252,15 @@ def _summarised(model: str, values: dict[str, float]) -> dict[str, Any]:
     }
 
 
+def _proof(found: Paired | None) -> dict[str, Any]:
+    """Where a difference may truly lie, and what is believed of it."""
+    if found is None:
+        return {}
+    return {name: getattr(found, name) for name in ("low", "high", "gained", "lost", "p", "verdict")}
+
+
 def _as_facts(one: Beside) -> dict[str, Any]:
-    found = one.paired
-    proof = (
-        {}
-        if found is None
-        else {
-            "low": found.low,
-            "high": found.high,
-            "gained": found.gained,
-            "lost": found.lost,
-            "p": found.p,
-            "verdict": found.verdict,
-        }
-    )
+    proof = _proof(one.paired)
     return {
         **{name: value for name, value in vars(one).items() if name != "paired"},
         "difference": one.difference,
@@ -288,9 +290,10 @@ def _line(one: Beside, metric: str) -> list[str]:
 
 def _below(told: Told) -> Iterator[str]:
     """What the table of clients says and does not say."""
-    from ..study.alone import counts
+    from ..study.alone import counts, together
+    from ..study.stats import signed
 
-    found, verdicts = told.beside, counts(told.beside)
+    found, verdicts, all_rows = told.beside, counts(told.beside), together(told.beside)
     if len(found) > MOST_LINES:
         yield f"... and {len(found) - MOST_LINES} more clients, whom joining helps more: results.jsonl and --json have all."
     if not verdicts:
@@ -303,6 +306,11 @@ def _below(told: Told) -> Iterator[str]:
         f"Joining helped {verdicts['helped']} of {len(found)} clients and hurt {verdicts['hurt']}; "
         f"for {verdicts['cannot tell']} their test rows cannot tell."
     )
+    if all_rows is not None and len(found) > 1:
+        yield (
+            f"All {all_rows.rows} test rows as one: {signed(all_rows.difference)} points "
+            f"({signed(all_rows.low)} to {signed(all_rows.high)}), {all_rows.verdict}."
+        )
     yield (
         "Difference in points. The verdict is an exact sign test at 5 % on the rows that only one of the two answers right: per client, "
         "on one split, not corrected for many clients."

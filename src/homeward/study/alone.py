@@ -16,7 +16,7 @@ from ..core.task import ClientData
 from ..engine.inprocess import Notice, nobody_listens
 from ..engine.run import Run, fit
 from ..methods.local_ridge import LocalRidge
-from .paired import Paired, paired
+from .paired import Paired, from_counts, paired
 from .rows import Row
 
 FEATURES = ("maps", "map_seed", "activation", "intercept")
@@ -108,6 +108,14 @@ def _paired(test: ClientData, ours: NDArray[Any], theirs: NDArray[Any]) -> Paire
 
 
 # ---- what they come to
+
+
+def together(found: Sequence[Beside]) -> Paired | None:
+    """All clients' test rows as one set: what a single client's rows are too few to tell. A large client counts for more."""
+    each = [one.paired for one in found if one.paired]
+    if not each:
+        return None
+    return from_counts(sum(p.rows for p in each), sum(p.gained for p in each), sum(p.lost for p in each))
 
 
 def counts(found: Sequence[Beside]) -> dict[str, int]:

@@ -60,7 +60,11 @@ def paired(first: ArrayLike, second: ArrayLike) -> Paired:
         raise BadData(
             f"Hits of {len(a)} and of {len(b)} rows cannot be paired. Give both models the same rows, one at least."
         )
-    n, gained, lost = len(a), int((a & ~b).sum()), int((b & ~a).sum())
+    return from_counts(len(a), int((a & ~b).sum()), int((b & ~a).sum()))
+
+
+def from_counts(n: int, gained: int, lost: int) -> Paired:
+    """The same from counts: of n rows, so many that only the first answers right, and so many that only the second does."""
     differ = gained + lost
     p = float(scipy.stats.binomtest(gained, differ).pvalue) if differ else 1.0
     ends = zip(_exact(n, gained, differ), _adjusted(n, gained, lost), strict=True)
