@@ -204,3 +204,32 @@ def test_a_leaver_s_rows_of_results_leave_too(tmp_path):
     hw.fit(hw.LogPrior(maps=8), toy().holdout(0.3), keep_messages=True).save(tmp_path / "run")
     hw.load_run(tmp_path / "run").forget("b").save(tmp_path / "left")
     assert '"client": "b"' not in (tmp_path / "left" / "results.jsonl").read_text()
+
+
+@pytest.mark.parametrize("method", [hw.standardised(hw.APFL(maps=24)), hw.standardised(hw.LogPrior(maps=8))], ids=str)
+def test_after_the_old_scale_was_kept_it_can_be_measured_anew_exactly(method):
+    without = toy().without("b", "c")
+    run = hw.fit(method, without).join(toy().only("b", "c"), scale="keep").forget("b", scale="keep")
+    same(run.forget("c"), hw.fit(method, without))
+    same(run.join(toy().only("b")), hw.fit(method, toy()))
+    kept = [receipt["asked_again"] for receipt in run.receipts]
+    assert (kept == [[], []]) == (len(method.plan()) == 2)
+    last = run.forget("c")
+    assert last.receipts[-1]["asked_again"] == ["a", "no class 2", "one class", "one row"]
+    assert all(a["sums_after"] == b["sums_before"] for a, b in zip(last.receipts, last.receipts[1:], strict=False))
+
+
+def test_receipts_lead_on_over_a_time_of_waiting(tmp_path):
+    method = hw.standardised(hw.AFL())
+    hw.fit(method, toy()).save(tmp_path / "run")
+    left = hw.load_run(tmp_path / "run").forget("b", federation=toy().only("b"))
+    left.save(tmp_path / "run")
+    assert not (tmp_path / "run" / "global.safetensors").exists(), "a model for everybody that still holds the leaver"
+    assert '"client": "a"' in (tmp_path / "run" / "results.stale.jsonl").read_text()
+    back = hw.load_run(tmp_path / "run", federation=toy().without("b")).resume()
+    again = back.forget("c")
+    assert again.receipts[0]["sums_after"] == again.receipts[1]["sums_before"]
+    back.save(tmp_path / "run")
+    assert (
+        not (tmp_path / "run" / "results.stale.jsonl").exists() and (tmp_path / "run" / "global.safetensors").exists()
+    )

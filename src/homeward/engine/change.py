@@ -50,7 +50,7 @@ def join(run: Run, federation: Federation, scale: str = "again") -> Run:
 
     at = _mended(run, scale, added)
     carrier.states, carrier.traffic = alone.states, alone.traffic
-    return _with_receipt(run, _settled(run, at, ids, together, carrier), "join", list(newcomers.clients), scale)
+    return _with_receipt(run, _settled(run, at, ids, together, carrier), at, "join", list(newcomers.clients), scale)
 
 
 def forget(run: Run, client: str, federation: Federation | None, message: Any, scale: str = "again") -> Run:
@@ -83,7 +83,8 @@ def forget(run: Run, client: str, federation: Federation | None, message: Any, s
             )
         return InProcess(run.method, carrier.data).total(step, shared, where)
 
-    return _with_receipt(run, _settled(run, _mended(run, scale, taken), ids, left, carrier), "forget", [client], scale)
+    at = _mended(run, scale, taken)
+    return _with_receipt(run, _settled(run, at, ids, left, carrier), at, "forget", [client], scale)
 
 
 def digits_lost(old: Any, new: Any) -> float:
@@ -166,15 +167,21 @@ def _mended(run: Run, scale: str, mend: Mend) -> Progress | None:
         return at
     if not run.progress.totals or any(arrays(state) for state in run.carrier.states.values()):
         return None
-    keep = scale == "keep" and isinstance(method, Standardised) and len(run.progress.totals) == method.kept
-    for total in run.progress.totals[: method.kept - 1] if keep else ():
-        at = advance(method, run.task, run.seed, at, total)
+    if scale == "keep" and isinstance(method, Standardised) and len(run.progress.totals) == method.kept:
+        at = _with_old_scale(run, at, mend)
     step = method.plan()[at.done]
     try:
         total = mend(run.progress.totals[at.done], step, method.shared(at.server), address(method, run.seed, at.done))
     except NotSubtractable:
         return None
     return advance(method, run.task, run.seed, at, total)
+
+
+def _with_old_scale(run: Run, at: Progress, mend: Mend) -> Progress:
+    """After the round that measures columns: its total is mended, so that it can be measured anew later, but means and deviations stay."""
+    step = run.method.plan()[0]
+    total = mend(run.progress.totals[0], step, run.method.shared(at.server), address(run.method, run.seed, 0))
+    return Progress(at.server | run.progress.server.only("mean", "scale"), 1, (total,))
 
 
 def _settled(
@@ -217,8 +224,9 @@ PROOFS = {
 }
 
 
-def _with_receipt(before: Run, after: Run, action: str, clients: list[str], scale: str) -> Run:
-    """The new run with what can be shown of the change. Hashes are of the sums that the run keeps, so one receipt leads to the next."""
+def _with_receipt(before: Run, after: Run, mended: Progress | None, action: str, clients: list[str], scale: str) -> Run:
+    """The new run with what can be shown of the change. Hashes are of the first round's sums, so one receipt leads to the next."""
+    again = mended is None or mended.done < len(before.method.plan())
     receipt = {
         "action": action,
         "clients": clients,
@@ -227,7 +235,7 @@ def _with_receipt(before: Run, after: Run, action: str, clients: list[str], scal
         "sums_before": _hash(before.progress),
         "sums_after": _hash(after.progress),
         "scale": scale if isinstance(before.method, Standardised) else None,
-        "asked_again": [] if len(before.method.plan()) < 2 else [name for name in before.ids if name not in clients],
+        "asked_again": [name for name in before.ids if again and name not in clients],
         "pending": list(after.pending),
         "proves": PROOFS[action],
     }
@@ -235,7 +243,4 @@ def _with_receipt(before: Run, after: Run, action: str, clients: list[str], scal
 
 
 def _hash(at: Progress) -> str:
-    digest = hashlib.sha256()
-    for total in at.totals:
-        digest.update(wire.to_bytes(total))
-    return digest.hexdigest()
+    return hashlib.sha256(b"".join(map(wire.to_bytes, at.totals[:1]))).hexdigest()

@@ -199,6 +199,7 @@ class Run:
             raise Pending(
                 f"The model of client '{client}' must be computed anew, and its rows are not here. "
                 "Load the run with federation=... that holds them."
+                + (" The one from before the change is still in its file." if client in self.stored else "")
             )
         if client in self.here:
             self._compute([client])

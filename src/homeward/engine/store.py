@@ -32,6 +32,9 @@ from .inprocess import InProcess, Notice, nobody_listens
 from .run import Run
 from .threads import blas_threads
 
+OLDER = "results.stale.jsonl"
+"""Rows of models that are older than the last change, of clients that wait for it."""
+
 
 def file_names(ids: Iterable[str]) -> dict[str, str]:
     """A file name for every client: its id, percent-encoded; where two differ in case alone, or one is long, with a hash behind it."""
@@ -80,7 +83,7 @@ def _fill(run: Run, files: dict[str, bytes], folder: Path) -> None:
     if run.finished:
         _write_models(run, names, folder)
     _write_older(run, names, folder)
-    _lines(folder / "results.jsonl", run.scores() if run.finished else run.noted)
+    _lines(folder / "results.jsonl", run.scores() if run.finished else [])
     _lines(folder / "log.jsonl", run.carrier.log)
     for name, content in files.items():
         (folder / name).write_bytes(content)
@@ -123,14 +126,13 @@ def _write_models(run: Run, names: Mapping[str, str], folder: Path) -> None:
 
 
 def _write_older(run: Run, names: Mapping[str, str], folder: Path) -> None:
-    """The models of clients that wait stay as they were, and are named in the manifest: a model at home is better than none."""
-    for client in run.pending:
-        older = run.stored[client]() if client in run.stored else {}
-        for i, (slot, model) in enumerate(older.items()):
-            if i == 0:
-                (folder / "models" / f"{names[client]}.safetensors").write_bytes(model.to_bytes())
-            elif slot.model == "global" and not run.finished:
-                (folder / "global.safetensors").write_bytes(model.to_bytes())
+    """Models and rows of clients that wait stay as they were, apart: a model at home is better than none. The manifest names them."""
+    waiting = set(run.pending)
+    for client in waiting & set(run.stored):
+        own = next(iter(run.stored[client]().values()))
+        (folder / "models" / f"{names[client]}.safetensors").write_bytes(own.to_bytes())
+    if rows := [row for row in run.noted if row["client"] in waiting]:
+        _lines(folder / OLDER, rows)
 
 
 def _lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -270,7 +272,7 @@ def _loaded(
     }
     run = Run(
         method, task, told["seed"], progress, None, carrier, tuple(told["clients"]), hashes, stored,
-        frozenset(told["stale"]), tuple(told["receipts"]), told["origin"], told["delivered"], _read_lines(folder / "results.jsonl"),
+        frozenset(told["stale"]), tuple(told["receipts"]), told["origin"], told["delivered"], _results(folder),
     )  # fmt: skip
     return run if federation is None else with_rows(run, federation)
 
@@ -278,6 +280,11 @@ def _loaded(
 def with_rows(run: Run, federation: Federation) -> Run:
     """The run with rows of its clients at hand; others in the federation are left aside."""
     return run.at_hand(known_rows(run, federation))
+
+
+def _results(folder: Path) -> tuple[Mapping[str, Any], ...]:
+    older = folder / OLDER
+    return _read_lines(folder / "results.jsonl") + (_read_lines(older) if older.exists() else ())
 
 
 def _read_lines(path: Path) -> tuple[Mapping[str, Any], ...]:
