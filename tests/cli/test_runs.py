@@ -394,3 +394,14 @@ def test_another_client_s_message_is_refused_and_changes_nothing(place: Path, ca
     answer = call("forget", "runs/named", "--client", "north", "--message", "runs/named/messages/south.safetensors")
     assert answer.code == 1 and "is what 'south' sent, not 'north'" in answer.err
     assert sorted(p.read_bytes() for p in Path("runs/named").rglob("*") if p.is_file()) == before
+
+
+def test_a_column_in_other_units_is_named_by_run_too(place: Path, call) -> None:
+    draw = np.random.default_rng(0)
+    y = np.arange(120) % 2
+    group = np.repeat(["north", "south", "east"], 40)
+    x = draw.normal(size=(120, 3)) + y[:, None]
+    x[group == "east", 1] = 100 * x[group == "east", 1] + 5000
+    np.savez("odd.npz", X=x, y=y, group=group)
+    Path("odd.toml").write_text('[data]\nsource = "odd.npz"\n[method]\nname = "fedhip"\n[run]\nout = "odd"\n')
+    assert "column 1 at east" in call("run", "odd.toml").err

@@ -221,17 +221,23 @@ class Told:
             yield "Nothing left any client."
             return
         yield f"What left each client: {self.leaves}."
-        yield f"Each client sent at most {human(up)} and received at most {human(down)}.{' ' * bool(self.larger)}{self.larger}"
+        yield f"Each client sent at most {human(up)} and received at most {human(down)}, in all.{' ' * bool(self.larger)}{self.larger}"
 
     def warn(self, *clients: str) -> None:
-        """Of rows that a plain message gives away; clients: of these alone."""
+        """Of rows that a plain message gives away, and columns in what may be other units; clients: of these alone."""
+        from ..data.inspect import odd_columns
         from ..study.sent import given_away
+        from .data import odd_words
 
         once = {name: labels for name, labels in self.gives_away.items() if not clients or name in clients}
         for sentence in given_away(self.run.method, once)[:MOST_WARNINGS]:
             note(f"Warning: {sentence}.")
         if len(once) > MOST_WARNINGS:
             note(f"Warning: so for {len(once) - MOST_WARNINGS} more clients; `data inspect` lists them all.")
+        if self.run.federation is not None:
+            odd = [f for f in odd_columns(self.run.federation) if not clients or f["client"] in clients]
+            for found in odd[:MOST_WARNINGS]:
+                note(f"Warning: {odd_words(found)}")
 
 
 def _own(run: Run, split: str) -> list[dict[str, Any]]:

@@ -88,9 +88,7 @@ def _columns(odd: Sequence[Mapping[str, Any]], constant: Sequence[int]) -> Itera
     """Columns that a client may have recorded otherwise, and those that say nothing."""
     yield f"\ncolumns, counted from 0, whose mean at a client is far from the others' (training rows): {len(odd) or 'none'}"
     for found in odd[:MOST_ODD]:
-        yield (
-            f"column {found['column']} at {found['client']}: mean {found['mean']:.4g}, elsewhere {found['elsewhere']:.4g} (other units?)"
-        )
+        yield odd_words(found)
     if len(odd) > MOST_ODD:
         yield f"... and {len(odd) - MOST_ODD} more (--json has all)"
     if constant:
@@ -145,3 +143,8 @@ def _legend(part: Partition, width: int) -> str:
     merged = f", {len(names)} of them in {width} columns" if width < len(names) else ""
     listed = ", ".join(names) if len(names) <= 12 else f"{names[0]} ... {names[-1]}"
     return f"labels from left to right: {listed}{merged}; the darker, the more rows; the number is all rows of a client"
+
+
+def odd_words(found: Mapping[str, Any]) -> str:
+    """A column that one client may hold in other units, in words."""
+    return f"column {found['column']} at {found['client']}: mean {found['mean']:.4g}, elsewhere {found['elsewhere']:.4g} (other units?)"
