@@ -6,13 +6,19 @@ apfl_fit   ideal over measured time of fitting APFL and all its personal models,
 server     the published recursion (3 inversions a client) over our server half with a numeric ridge; `gcv` beside it.    aim >= 500
 memory     the server's peak memory, 1,000 clients over 10.                                                               aim <= 1.2
 
+profile    where the time of one client of `apfl_fit` goes.
+gpu        APFL on CUDA tensors, where there is a GPU: seconds, and the difference to NumPy.
+
 One JSON line a size. Threads are those of OMP_NUM_THREADS, or all.
 """
 
 from __future__ import annotations
 
 import argparse
+import cProfile
+import importlib.util
 import json
+import pstats
 import subprocess
 import sys
 import time
@@ -21,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 import homeward as hw
 from benchmarks import published
@@ -162,11 +169,71 @@ def stream(clients: int, d: int = 2048, classes: int = 10) -> int:
     return int(status.split("VmHWM:")[1].split()[0])
 
 
+def profile(n: int = 1000, maps: int = 2048, inputs: int = 384, classes: int = 100) -> Iterator[dict[str, Any]]:
+    """Where the time of one client's models goes, one thread: the calls that take the most, in seconds and as a share."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(n, inputs)).astype(np.float32), rng.integers(0, classes, n)
+    federation = hw.Federation.from_arrays(x, y, np.zeros(n, dtype=int), classes=list(range(classes)))
+    run = hw.fit(hw.APFL(ridge=100.0, maps=maps, joint=True), federation)
+    with threadpool_limits(1), cProfile.Profile(time.process_time) as spent:
+        run.compute()
+    found = pstats.Stats(spent)
+    calls = sorted(((t, f"{Path(f).name}:{name}") for (f, _, name), (_, _, t, *_) in found.stats.items()), reverse=True)
+    yield {"rows": n, "maps": maps, "seconds": found.total_tt} | {
+        name: round(t / found.total_tt, 3) for t, name in calls[:8]
+    }
+
+
+def gpu(clients: int = 50, n: int = 1000, inputs: int = 384, classes: int = 100) -> Iterator[dict[str, Any]]:
+    """APFL with joint leave-one-out on CUDA tensors, and how far its scores are from NumPy's; nothing where there is no GPU."""
+    if importlib.util.find_spec("torch") is None:
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        return
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, classes, clients * n)
+    x = rng.normal(size=(classes, inputs))[y] * 0.3 + rng.normal(size=(clients * n, inputs))
+    owner = np.repeat(np.arange(clients), n)
+
+    def fitted(federation: hw.Federation, maps: int) -> hw.Run:
+        run = hw.fit(hw.APFL(ridge=10.0, maps=maps, joint=True), federation)
+        run.compute()
+        return run
+
+    few = owner < 4
+    plain, moved = (
+        fitted(hw.Federation.from_arrays(to(x[few]), y[few], owner[few]), 512)
+        for to in (np.asarray, lambda a: torch.tensor(a).cuda())
+    )
+    ours = plain.model("0").decision_function(x[:200])
+    theirs = moved.model("0").decision_function(torch.tensor(x[:200]).cuda())
+    yield {
+        "what": "difference",
+        "largest": float(np.abs(ours - theirs).max() / np.abs(ours).max()),
+        "device": torch.cuda.get_device_name(0),
+    }
+    federation = hw.Federation.from_arrays(torch.tensor(x.astype(np.float32)).cuda(), y, owner)
+    for maps in (2048, 4096):
+        (taken,) = seconds(lambda maps=maps: (fitted(federation, maps), torch.cuda.synchronize()), repeats=1)
+        yield {
+            "what": "fit",
+            "clients": clients,
+            "rows": n,
+            "maps": maps,
+            "seconds": taken,
+            "device": torch.cuda.get_device_name(0),
+        }
+
+
 BENCHMARKS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
     "gram": gram,
     "apfl_fit": apfl_fit,
     "server": server,
     "memory": memory,
+    "profile": profile,
+    "gpu": gpu,
 }
 
 
@@ -181,9 +248,9 @@ def main() -> None:
     told = machine()
     for name in BENCHMARKS if args.name == "all" else [args.name]:
         for row in BENCHMARKS[name]():
-            shown = {k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()}
+            shown = {k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in row.items()}
             print(
-                json.dumps({"name": name, **shown, "threads": told["threads"], "device": "cpu", "machine": told}),
+                json.dumps({"name": name, "threads": told["threads"], "device": "cpu", **shown, "machine": told}),
                 flush=True,
             )
 

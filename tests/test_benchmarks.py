@@ -48,3 +48,8 @@ def test_the_figures_of_fifty_clients_are_those_of_the_page(shared_data):
         name = run.facts["method"]
         shown = float(re.search(rf"^\| `{name}` \| ([\d.]+)", page, re.M)[1])
         assert abs(client_mean(run, "test")[kind] - shown) < 1.0, name
+
+
+def test_the_profile_names_where_the_time_goes():
+    (row,) = lines("benchmarks.speed", "profile")
+    assert row["seconds"] > 0 and 0 < row["_linalg.py:eigh"] < 1

@@ -281,7 +281,9 @@ class Run:
         data = self._rows_of(split).get(client)
         if data is None or data.n == 0 or float(data.weight.sum()) == 0:
             return
-        for slot, value in self._left_out(client, data).items() if split == "loo" else self._met(client, data).items():
+        if (client, split) not in self._values:
+            self._values[client, split] = (self._left_out if split == "loo" else self._met)(client, data)
+        for slot, value in self._values[client, split].items():
             yield {
                 **self.facts,
                 "client": client,
@@ -291,6 +293,11 @@ class Run:
                 "metric": metric_of(self.task),
                 "value": value,
             }
+
+    @cached_property
+    def _values(self) -> dict[tuple[str, str], dict[Slot, float]]:
+        """Of a client on a split: a run does not change, and it is saved, told and drawn from the same numbers."""
+        return {}
 
     def _met(self, client: str, data: ClientData) -> dict[Slot, float]:
         return {slot: model.score(data) for slot, model in self.models(client).items()}
