@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,9 +14,6 @@ if TYPE_CHECKING:
     from ..core.task import Federation
     from ..engine.run import Run
     from ._show import Waiting
-
-PYTHON = re.compile(r"(?:: give|\. Give|\. Load)\b[^.]*(?:federation|message)=.*", re.DOTALL)
-"""The tail of an error of the engine's that says what to do in Python."""
 
 
 def opened(folder: Path, notice: Waiting | None = None) -> Run:
@@ -125,9 +121,7 @@ def in_shell_words(folder: Path, otherwise: str = "") -> Iterator[None]:
     try:
         yield
     except Pending as error:
-        raise Pending(
-            f"{PYTHON.sub('', str(error)).rstrip('.')}. Put the rows back where {_points(folder)}{otherwise}."
-        ) from error
+        raise Pending(error.what, f"Put the rows back where {_points(folder)}{otherwise}.") from error
 
 
 def _points(folder: Path) -> str:

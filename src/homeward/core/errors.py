@@ -46,7 +46,11 @@ class UnknownClient(HomewardError, KeyError):
 
 
 class Pending(HomewardError):
-    """A model that must be refreshed first, with data that is not here."""
+    """Something that needs rows which are not here: what is wrong, and apart from it what to do in Python."""
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(what, remedy)
+        self.what = what
 
 
 class NotSubtractable(HomewardError, TypeError):

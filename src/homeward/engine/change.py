@@ -79,7 +79,8 @@ def forget(run: Run, client: str, federation: Federation | None, message: Any, s
         if set(ids) - set(carrier.data):
             raise Pending(
                 f"The sums of '{client}' are so much larger than all others that what is left after subtracting them has lost its "
-                "digits. The rows of all other clients are needed to add theirs up anew: give federation=... with them."
+                "digits. The rows of all other clients are needed to add theirs up anew.",
+                "Give federation=... with them.",
             )
         return InProcess(run.method, carrier.data).total(step, shared, where)
 
@@ -145,7 +146,8 @@ def _sender(
         i = names.index(step.name)
         if i >= len(kept):
             raise Pending(
-                f"To forget '{client}', its rows or its message of round '{step.name}' are needed: give federation=... or message=..."
+                f"To forget '{client}', its rows or its message of round '{step.name}' are needed.",
+                "Give federation=... or message=...",
             )
         return kept[i]
 
@@ -196,7 +198,8 @@ def _settled(
     if at is None:
         if set(ids) - here:
             raise Pending(
-                f"{type(run.method).__name__} must run again from the start for this: give federation=... with the rows of all clients."
+                f"{type(run.method).__name__} must run again from the start for this, with the rows of all clients.",
+                "Give federation=... with them.",
             )
         carrier.states, carrier.messages = {}, {}
         at = begun(run.method, run.task, run.seed)

@@ -136,8 +136,8 @@ class Run:
         missing = sorted(set(self.ids) - set(self.here))
         if missing:
             raise Pending(
-                f"Round {self.progress.done + 1} asks every client, but the rows of '{missing[0]}' are not here. "
-                "Give federation=... with all clients."
+                f"Round {self.progress.done + 1} asks every client, but the rows of '{missing[0]}' are not here.",
+                "Give federation=... with all clients.",
             )
 
         def after(at: Progress) -> None:
@@ -197,9 +197,9 @@ class Run:
             )
         if not self.finished or self._waits(client):
             raise Pending(
-                f"The model of client '{client}' must be computed anew, and its rows are not here. "
-                "Load the run with federation=... that holds them."
-                + (" The one from before the change is still in its file." if client in self.stored else "")
+                f"The model of client '{client}' must be computed anew, and its rows are not here."
+                + (" The one from before the change is still in its file." if client in self.stored else ""),
+                "Load the run with federation=... that holds them.",
             )
         if client in self.here:
             self._compute([client])
